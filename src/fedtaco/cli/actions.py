@@ -1,0 +1,101 @@
+"""What the commands do, once torch is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fedtaco.cli.progress import errors, progress
+from fedtaco.experiment.comparison import plan_comparison, run_comparison
+from fedtaco.experiment.config import Experiment
+from fedtaco.experiment.runs import run_experiment
+from fedtaco.records import RunFolder
+from fedtaco.report import compare_runs
+
+
+def run_one(
+    settings: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool
+) -> tuple[dict[str, Any], Path]:
+    """Run one experiment with a progress bar; its summary and folder."""
+    experiment = Experiment.of(**settings)
+    name = experiment.method.rpartition(":")[2]
+    folder = RunFolder(out or Path("runs") / f"{experiment.dataset}-{name}-seed{experiment.seed}")
+    with progress(experiment.rounds) as tell:
+        run_experiment(
+            experiment,
+            folder,
+            resume=resume,
+            overwrite=overwrite,
+            on_round=lambda record: tell(name, record),
+        )
+    summary = folder.summary()
+    assert summary is not None
+    return summary, folder.path
+
+
+def compare(
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    settings: dict[str, Any],
+    out: Path | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> tuple[list[dict[str, Any]], Path]:
+    """Run a comparison with one progress bar; the summaries and the folder above all runs."""
+    experiments = plan_comparison(methods, seeds, **settings)
+    folder = out or Path("runs") / settings["dataset"]
+    with progress(sum(experiment.rounds for experiment in experiments)) as tell:
+        summaries = run_comparison(
+            experiments,
+            folder,
+            resume=resume,
+            overwrite=overwrite,
+            on_round=lambda experiment, record: tell(f"{experiment.method} seed {experiment.seed}", record),
+        )
+    for summary in summaries:
+        if summary["stopped"]:
+            errors.print(summary["stopped"], style="yellow", highlight=False)
+    return summaries, folder
+
+
+def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
+    """The table a comparison ends with."""
+    rows = compare_runs(summaries)
+    groups = sorted({group for row in rows for group in row.alpha})
+    target = summaries[0]["target"]
+    table = Table(title=None, caption=_caption(summaries, target), caption_justify="left")
+    table.add_column("method")
+    table.add_column("final accuracy", justify="right")
+    table.add_column(f"rounds to {target:.0%}", justify="right")
+    table.add_column("client seconds", justify="right")
+    for group in groups:
+        table.add_column(f"mean α {group}", justify="right")
+    for row in rows:
+        spread = "" if row.accuracy_deviation is None else f" ± {100 * row.accuracy_deviation:.1f}"
+        accuracy = "–" if row.accuracy is None else f"{100 * row.accuracy:.1f}{spread} %"
+        table.add_row(
+            row.method,
+            accuracy,
+            row.rounds_to_target,
+            f"{row.client_seconds:.2f}",
+            *(f"{row.alpha[group]:.2f}" if group in row.alpha else "–" for group in groups),
+        )
+    Console().print(table)
+
+
+def _caption(summaries: Sequence[Mapping[str, Any]], target: float) -> str:
+    rounds = max(summary["rounds"] for summary in summaries)
+    parts = [f"Test accuracy after {rounds} rounds; client seconds: the slowest client's, summed over rounds."]
+    marks = {row.rounds_to_target for row in compare_runs(summaries)}
+    if any(mark.endswith("+") for mark in marks):
+        parts.append(f"{rounds}+: not reached in {rounds} rounds.")
+    if "×" in marks:
+        parts.append(f"×: diverged, or ended below {0.9 * target:.0%}.")
+    outputs = [s for s in summaries if s["output_accuracy"] is not None]
+    parts += [f"{s['method']}'s own output z: {s['output_accuracy']:.1%}." for s in outputs[:1]]
+    return " ".join(parts)

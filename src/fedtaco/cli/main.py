@@ -1,0 +1,133 @@
+"""The command ``fedtaco``: thin commands over the experiment room.
+
+What needs torch is imported inside a command, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedtaco import __version__
+from fedtaco.cli.options import EXPERIMENT, TRAINING, Format, Out, Overwrite, Resume, as_json, with_experiment_settings
+from fedtaco.errors import InvalidInput, RunStopped
+
+app = typer.Typer(
+    help="Federated learning on non-IID data: TACO and the methods it is compared with.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
+
+
+def main() -> None:
+    """Run the command line; what a person can mend is said in one sentence."""
+    try:
+        app()
+    except (InvalidInput, RunStopped) as problem:
+        Console(stderr=True, soft_wrap=True).print(f"[red]Error:[/red] {problem}", highlight=False)
+        sys.exit(problem.exit_code)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped. The finished rounds are kept: go on with --resume.")
+        sys.exit(130)
+
+
+@app.callback(invoke_without_command=True)
+def common(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(__version__)
+
+
+@app.command()
+@with_experiment_settings
+def run(
+    settings: dict[str, Any],
+    method: Annotated[
+        str, typer.Option(help="A method, or your own as package.module:Class.", rich_help_panel=EXPERIMENT)
+    ] = "taco",
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    format_: Format = "table",
+) -> None:
+    """Run one method on one dataset and record it in a run folder.
+
+    Examples:
+
+      fedtaco run --method taco --dataset digits
+
+      fedtaco run --method scaffold --participation 0.2 --rounds 50 --seed 1
+
+      fedtaco run --method taco --set taco.gamma=0.02 --out runs/gamma --format json
+    """
+    json_wanted = as_json(format_)
+    from fedtaco.cli import actions  # noqa: PLC0415
+
+    summary, folder = actions.run_one({**settings, "method": method}, out, resume=resume, overwrite=overwrite)
+    _show([summary], folder, json_wanted)
+
+
+@app.command()
+@with_experiment_settings
+def compare(
+    settings: dict[str, Any],
+    methods: Annotated[
+        str, typer.Option(help="Methods to compare, separated by commas.", rich_help_panel=EXPERIMENT)
+    ] = PAPER_METHODS,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", rich_help_panel=TRAINING)] = 1,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    format_: Format = "table",
+) -> None:
+    """Compare methods on the same data, seeds and batches.
+
+    Examples:
+
+      fedtaco compare --dataset digits
+
+      fedtaco compare --methods fedavg,taco,taco-uniform --seeds 3 --out runs/tailoring
+    """
+    json_wanted = as_json(format_)
+    if seeds < 1:
+        raise InvalidInput(f"seeds is {seeds}; it must be at least 1.")
+    from fedtaco.cli import actions  # noqa: PLC0415
+
+    first = settings.pop("seed")
+    names = [name.strip() for name in methods.split(",")]
+    summaries, folder = actions.compare(
+        names, range(first, first + seeds), settings, out, resume=resume, overwrite=overwrite
+    )
+    _show(summaries, folder, json_wanted)
+
+
+@app.command()
+def methods(format_: Format = "table") -> None:
+    """List the methods: what each changes in FedAvg, its cost per step and on the wire, its parameters."""
+    json_wanted = as_json(format_)
+    from fedtaco.cli.methods import method_rows, print_methods  # noqa: PLC0415
+
+    if json_wanted:
+        print(json.dumps(method_rows(), indent=2))
+    else:
+        print_methods()
+
+
+def _show(summaries: list[dict[str, Any]], folder: Path, json_wanted: bool) -> None:
+    from fedtaco.cli.actions import print_comparison  # noqa: PLC0415
+
+    if json_wanted:
+        print(json.dumps({"folder": str(folder), "runs": summaries}, indent=2))
+    else:
+        print_comparison(summaries)
+        Console().print(f"Recorded in {folder}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

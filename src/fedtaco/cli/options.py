@@ -1,0 +1,110 @@
+"""The options that commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from fedtaco.errors import InvalidInput
+
+EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "What comes out"
+
+
+def _option(help: str, panel: str, *names: str, **more: Any) -> Any:  # noqa: A002 - typer's word
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+def experiment_settings(
+    dataset: Annotated[str, _option("Dataset by name.", EXPERIMENT)] = "digits",
+    model: Annotated[str | None, _option("Model, such as mlp:64-32; the dataset's own by default.", EXPERIMENT)] = None,
+    clients: Annotated[int, _option("Number of clients, N.", EXPERIMENT)] = 20,
+    partition: Annotated[
+        str | None, _option("Who holds which samples: groups (the paper's label groups) or iid.", EXPERIMENT)
+    ] = None,
+    detector: Annotated[
+        str,
+        _option("Freeloader detection: off, or paper (expels clients whose α reaches κ, taco.kappa).", EXPERIMENT),
+    ] = "off",
+    set_: Annotated[
+        list[str] | None,
+        _option(
+            "A parameter, such as taco.gamma=0.02; may be repeated. 'fedtaco methods' lists them.",
+            EXPERIMENT,
+            "--set",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    rounds: Annotated[int | None, _option("Communication rounds, T.", TRAINING)] = None,
+    local_steps: Annotated[int | None, _option("Local steps of a client in a round, K.", TRAINING)] = None,
+    batch_size: Annotated[int, _option("Samples in a local step.", TRAINING)] = 64,
+    local_lr: Annotated[float | None, _option("Local learning rate, η_l.", TRAINING)] = None,
+    server_lr: Annotated[
+        float | None, _option("Server learning rate, η_g; K·η_l by default: the plain mean.", TRAINING)
+    ] = None,
+    weighting: Annotated[str, _option("What an upload counts: uniform, or by samples.", TRAINING)] = "uniform",
+    participation: Annotated[float, _option("Fraction of the clients in a round.", TRAINING)] = 1.0,
+    engine: Annotated[str, _option("How clients are run: serial.", TRAINING)] = "serial",
+    seed: Annotated[int, _option("Seed of everything random; the first of --seeds.", TRAINING)] = 0,
+) -> dict[str, Any]:
+    """The settings of an experiment, as :class:`fedtaco.Experiment` takes them."""
+    settings = dict(locals())
+    settings["parameters"] = parse_overrides(settings.pop("set_"))
+    return settings
+
+
+Resume = Annotated[bool, _option("Go on with what the folder holds.", OUTPUT, "--resume")]
+Overwrite = Annotated[bool, _option("Replace what the folder holds.", OUTPUT, "--overwrite")]
+Out = Annotated[Path | None, _option("Folder to write to; below runs/ by default.", OUTPUT)]
+Format = Annotated[str, _option("table, or json on standard output.", OUTPUT, "--format")]
+
+
+def with_experiment_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of an experiment; it is called with them as ``settings``."""
+    names = set(inspect.signature(experiment_settings).parameters)
+
+    def wrapper(**given: Any) -> None:
+        own = {name: value for name, value in given.items() if name not in names}
+        shared = {name: value for name, value in given.items() if name in names}
+        command(settings=experiment_settings(**shared), **own)
+
+    parameters = []
+    for function in (command, experiment_settings):
+        hints = get_type_hints(function, include_extras=True)
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name != "settings":
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                parameters.append(parameter.replace(kind=keyword, annotation=hints[name]))
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
+
+
+def as_json(value: str) -> bool:
+    """Whether ``--format`` asks for JSON."""
+    if value not in ("table", "json"):
+        raise InvalidInput(f"format is '{value}'; it must be table or json.")
+    return value == "json"
+
+
+def parse_overrides(pairs: list[str] | None) -> dict[str, float | str]:
+    """The values of ``--set``.
+
+    >>> parse_overrides(["taco.gamma=0.02", "taco.delta_scale=literal"])
+    {'taco.gamma': 0.02, 'taco.delta_scale': 'literal'}
+    """
+    values: dict[str, float | str] = {}
+    for pair in pairs or []:
+        key, equals, text = pair.partition("=")
+        if not equals or "." not in key:
+            raise InvalidInput(f"--set is '{pair}'; write it as taco.gamma=0.02.")
+        try:
+            values[key.strip()] = json.loads(text)
+        except json.JSONDecodeError:
+            values[key.strip()] = text.strip()
+    return values

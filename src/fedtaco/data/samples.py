@@ -1,0 +1,91 @@
+"""Samples: what one client, or the test set, holds; and which of them each local step sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sized
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, TensorDataset, default_collate
+
+from fedtaco.errors import InvalidInput
+
+
+class Samples(Protocol):
+    """Labelled samples that can be fetched by index."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of these samples, ready for the model."""
+        ...
+
+
+class TensorSamples:
+    """Samples in two tensors, kept compact and made ready per batch.
+
+    >>> samples = TensorSamples(torch.arange(6).reshape(3, 2), torch.tensor([0, 1, 0]), prepare=Tensor.float)
+    >>> samples.batch(torch.tensor([2]))
+    (tensor([[4., 5.]]), tensor([0]))
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> None:
+        if len(x) != len(y):
+            raise InvalidInput(f"There are {len(x)} inputs but {len(y)} targets; each input needs one.")
+        self.x, self.y, self.prepare = x, y, prepare
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.x[indices]
+        return (x if self.prepare is None else self.prepare(x)), self.y[indices]
+
+
+class DatasetSamples:
+    """Samples of a ``torch.utils.data.Dataset`` that yields (input, target)."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self.dataset))
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = default_collate([self.dataset[int(i)] for i in indices])
+        return x, y
+
+
+def as_samples(data: object) -> Samples:
+    """Samples from a pair of tensors or arrays, or from a ``Dataset``."""
+    if isinstance(data, TensorSamples | DatasetSamples):
+        return data
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        return TensorSamples(*data.tensors)
+    if isinstance(data, tuple) and len(data) == 2:
+        x, y = (torch.as_tensor(part) for part in data)
+        return TensorSamples(x, y)
+    if isinstance(data, Dataset) and hasattr(data, "__len__"):
+        return DatasetSamples(data)
+    raise InvalidInput(
+        f"Cannot read samples from {type(data).__name__}; give a pair (x, y) of tensors "
+        "or a torch Dataset with a length that yields such pairs."
+    )
+
+
+def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int) -> Tensor:
+    """Which of a client's ``count`` samples each local step sees, as indices [steps, batch_size].
+
+    Fresh permutations, one after another, cut into full batches: a client with fewer samples than a
+    batch repeats them, and nothing persists between rounds.
+
+    >>> batch_plan(np.random.default_rng(0), count=4, steps=2, batch_size=4).sort().values
+    tensor([[0, 1, 2, 3],
+            [0, 1, 2, 3]])
+    """
+    passes = math.ceil(steps * batch_size / count)
+    order = np.concatenate([rng.permutation(count) for _ in range(passes)])
+    return torch.from_numpy(order[: steps * batch_size].reshape(steps, batch_size))

@@ -1,0 +1,8 @@
+"""Experiments: configuration, runs and comparisons."""
+
+from fedtaco.experiment.config import Experiment
+from fedtaco.experiment.result import Result, load_model, save_model
+from fedtaco.experiment.runs import load, run, run_experiment
+from fedtaco.experiment.training import train
+
+__all__ = ["Experiment", "Result", "load", "load_model", "run", "run_experiment", "save_model", "train"]

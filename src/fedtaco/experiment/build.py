@@ -1,0 +1,98 @@
+"""From names and parameters to objects: methods (also a user's own) and detectors."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedtaco.errors import InvalidInput, unknown
+from fedtaco.methods import METHODS, Method, domains
+from fedtaco.trust import DETECTORS, PaperDetector
+
+Parameters = Mapping[str, float | str]
+
+
+def method_class(name: str) -> type[Method]:
+    """A registered method by name, or a user's own by ``package.module:Class``."""
+    if ":" not in name:
+        if name not in METHODS:
+            raise unknown("method", name, METHODS)
+        return METHODS[name]
+    module_name, _, class_name = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except ImportError as error:
+        raise InvalidInput(f"Cannot import '{module_name}' for the method '{name}': {error}.") from error
+    except AttributeError:
+        raise InvalidInput(f"The module '{module_name}' has no class '{class_name}'.") from None
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InvalidInput(f"'{name}' is not a method: derive it from fedtaco.Method.")
+    return found
+
+
+def method_spec(method: Method) -> str:
+    """The name by which :func:`method_class` finds the class of a method again."""
+    kind = type(method)
+    return kind.name if METHODS.get(kind.name) is kind else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def build_method(name: str, parameters: Parameters) -> Method:
+    """A method with the parameters of its namespace."""
+    kind = method_class(name)
+    return kind(**_own(parameters, kind.name, kind))
+
+
+def build_detector(name: str, parameters: Parameters) -> PaperDetector | None:
+    """A detector with the parameters of its namespace; ``None`` for ``off``."""
+    if name not in DETECTORS:
+        raise unknown("detector", name, DETECTORS)
+    kind = DETECTORS[name]
+    return None if kind is None else kind(**_own(parameters, kind.namespace, kind))
+
+
+def parameters_of(method: Method, detector: PaperDetector | None) -> dict[str, float | str]:
+    """All parameters in force, as ``namespace.name``; one left to its rule (γ = 1/K) is not listed."""
+    owners: list[tuple[str, Any]] = [(method.name, method)]
+    if detector is not None:
+        owners.append((detector.namespace, detector))
+    values = {f"{space}.{name}": getattr(owner, name) for space, owner in owners for name in domains(owner)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def check_overrides(overrides: Parameters, methods: Sequence[str], detector: str) -> None:
+    """Refuse a parameter that does not exist, is out of range, or would change nothing."""
+    kinds = [method_class(name) for name in methods]
+    owners = _owners(kinds)
+    for key, value in overrides.items():
+        if key not in owners:
+            raise unknown("parameter", key, owners)
+        owner = owners[key]
+        owner(**{key.partition(".")[2]: value})
+        if owner not in (*kinds, DETECTORS.get(detector)):
+            home = "--detector paper" if owner is PaperDetector else f"the method {owner.name}"
+            raise InvalidInput(f"{key} changes nothing here: it belongs to {home}, which is not used.")
+
+
+def relevant(overrides: Parameters, method: str, detector: str) -> Parameters:
+    """Those of the overrides that concern this method or detector."""
+    kind = method_class(method)
+    owners = _owners([kind])
+    return {key: value for key, value in overrides.items() if owners.get(key) in (kind, DETECTORS.get(detector))}
+
+
+def _owners(methods: Sequence[type[Method]]) -> dict[str, Any]:
+    """Which class each parameter belongs to, among all that are known and these methods."""
+    detectors = [kind for kind in DETECTORS.values() if kind is not None]
+    spaces: list[tuple[str, Any]] = [(kind.namespace, kind) for kind in detectors]
+    spaces += [(kind.name, kind) for kind in (*METHODS.values(), *methods)]
+    return {f"{space}.{name}": owner for space, owner in spaces for name in domains(owner)}
+
+
+def _own(parameters: Parameters, namespace: str, kind: type) -> dict[str, Any]:
+    return {name: parameters[f"{namespace}.{name}"] for name in domains(kind) if f"{namespace}.{name}" in parameters}

@@ -1,0 +1,184 @@
+"""Run one experiment, with or without a run folder, from the start or from where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedtaco.data import Data, Partition, TensorSamples, dataset_info, load_dataset, partition
+from fedtaco.errors import RunStopped
+from fedtaco.experiment.build import build_detector, build_method, method_spec, parameters_of
+from fedtaco.experiment.config import Experiment
+from fedtaco.experiment.result import Result, load_model
+from fedtaco.experiment.training import plan_of, result_of
+from fedtaco.federation import Federation, State
+from fedtaco.methods import Method, Server
+from fedtaco.models import FlatModel, build_model
+from fedtaco.randomness import torch_seed
+from fedtaco.records import Arrays, History, RoundRecord, RunFolder
+from fedtaco.report import summarize
+
+OnRound = Callable[[RoundRecord], None]
+
+
+def run(
+    method: Method | str = "taco",
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_round: OnRound | None = None,
+    **settings: Any,
+) -> Result:
+    """Run a method on a named dataset.
+
+    ``settings`` are the fields of :class:`Experiment`: dataset, model, partition, clients, rounds,
+    local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, seed and
+    parameters. With ``out`` everything is recorded in that run folder.
+
+    >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
+    >>> len(result.history)
+    1
+    """
+    if isinstance(method, Method):
+        own = parameters_of(method, None)
+        settings["parameters"] = {**settings.get("parameters", {}), **own}
+        method = method_spec(method)
+    config = Experiment.of(method=method, **settings)
+    folder = None if out is None else RunFolder(out)
+    return run_experiment(config, folder, resume=resume, overwrite=overwrite, on_round=on_round)
+
+
+def run_experiment(
+    config: Experiment,
+    folder: RunFolder | None = None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_round: OnRound | None = None,
+) -> Result:
+    """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
+    if folder is not None:
+        folder.claim(config.stored(), resume=resume, overwrite=overwrite)
+    bench = Bench.of(config)
+    history, state = History(), bench.federation.begin()
+    if folder is not None:
+        if resume and folder.exists():
+            history, state = _pick_up(folder, state)
+        else:
+            folder.begin(config.stored(), bench.partition.indices, bench.partition.groups)
+    try:
+        for outcome in bench.federation.rounds(state):
+            state = outcome.state
+            history.rounds.append(outcome.record)
+            history.clients.extend(outcome.clients)
+            if folder is not None:
+                folder.append(outcome.record, outcome.clients)
+                folder.save_checkpoint(state.round, _to_arrays(state))
+            if on_round is not None:
+                on_round(outcome.record)
+    except RunStopped as stop:
+        stop.history = history
+        if folder is not None:
+            folder.end(bench.summary(history, stopped=str(stop)))
+        raise
+    result = result_of(bench.federation, state, history)
+    if folder is not None:
+        folder.save_model(_parameters(result.model))
+        if result.output_model is not result.model:
+            folder.save_model(_parameters(result.output_model), "output")
+        folder.end(bench.summary(history))
+    return result
+
+
+def load(path: str | Path) -> Result:
+    """Read a finished run back from its folder: history and model."""
+    folder = RunFolder(path)
+    config = Experiment.of(**{k: v for k, v in folder.config().items() if k not in {"schema", "fedtaco"}})
+    data = load_dataset(config.dataset)
+    model, output = (load_model(_build(config, data), folder.model_path(name)) for name in ("model", "output"))
+    return Result(build_method(config.method, config.parameters), folder.history(), model.eval(), output.eval())
+
+
+@dataclass(frozen=True)
+class Bench:
+    """An experiment set up to be run."""
+
+    config: Experiment
+    partition: Partition
+    federation: Federation
+
+    @classmethod
+    def of(cls, config: Experiment) -> Bench:
+        data = load_dataset(config.dataset)
+        split = partition(config.partition, data.train.y.numpy(), config.clients, config.seed)
+        clients = [_subset(data.train, indices) for indices in split.indices]
+        federation = Federation(
+            build_method(config.method, config.parameters),
+            FlatModel(_build(config, data)),
+            clients,
+            data.test,
+            plan_of(config, len(clients), cross_entropy),
+            participation=config.participation,
+            weighting=config.weighting,
+            detector=build_detector(config.detector, config.parameters),
+        )
+        return cls(config, split, federation)
+
+    def summary(self, history: History, stopped: str | None = None) -> dict[str, Any]:
+        target = dataset_info(self.config.dataset).target
+        name = self.federation.method.name
+        return {"method": name, "stopped": stopped, **summarize(history, target, self.partition.groups)}
+
+
+def _build(config: Experiment, data: Data) -> nn.Module:
+    return build_model(config.model, data.shape, data.classes, torch_seed(config.seed, "model"))
+
+
+def _subset(samples: TensorSamples, indices: Any) -> TensorSamples:
+    chosen = torch.from_numpy(indices)
+    return TensorSamples(samples.x[chosen], samples.y[chosen], samples.prepare)
+
+
+def _parameters(model: nn.Module) -> Arrays:
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+
+def _pick_up(folder: RunFolder, fresh: State) -> tuple[History, State]:
+    """History and state of an interrupted run, up to its last whole round."""
+    stored = folder.checkpoint()
+    state = fresh if stored is None else _from_arrays(*stored)
+    folder.rewind(state.round)
+    return folder.history(), state
+
+
+def _to_arrays(state: State) -> Arrays:
+    groups: dict[str, Mapping[str, Tensor]] = {
+        "": {"weights": state.server.weights, "buffers": state.buffers},
+        "server/": state.server.memory,
+        "trust/": state.trust,
+        **{f"client/{client}/": memory for client, memory in state.memories.items()},
+    }
+    return {prefix + name: tensor.numpy() for prefix, named in groups.items() for name, tensor in named.items()}
+
+
+def _from_arrays(round_number: int, arrays: Arrays) -> State:
+    def under(prefix: str) -> dict[str, Tensor]:
+        return {
+            name.removeprefix(prefix): torch.from_numpy(array)
+            for name, array in arrays.items()
+            if name.startswith(prefix)
+        }
+
+    memories: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in under("client/").items():
+        client, _, name = key.partition("/")
+        memories.setdefault(int(client), {})[name] = tensor
+    server = Server(torch.from_numpy(arrays["weights"]), under("server/"))
+    return State(round_number, server, torch.from_numpy(arrays["buffers"]), memories, under("trust/"))

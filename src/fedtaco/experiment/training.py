@@ -1,0 +1,141 @@
+"""Train a user's own model on a user's own clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedtaco.data import Samples, as_samples
+from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.experiment.build import build_detector, build_method
+from fedtaco.experiment.config import Training, checked
+from fedtaco.experiment.result import Result
+from fedtaco.federation import Federation, State, Weighting
+from fedtaco.local import Plan
+from fedtaco.methods import Method, Setting
+from fedtaco.models import FlatModel, Loss
+from fedtaco.records import History, RoundRecord
+
+
+def train(
+    model: nn.Module,
+    clients: Sequence[Any],
+    test: Any = None,
+    *,
+    method: Method | str = "taco",
+    rounds: int,
+    local_steps: int | Sequence[int],
+    batch_size: int = 64,
+    local_lr: float = 0.01,
+    server_lr: float | None = None,
+    weighting: Weighting = "uniform",
+    participation: float = 1.0,
+    detector: str = "off",
+    loss: Loss = cross_entropy,
+    seed: int = 0,
+    on_round: Callable[[RoundRecord], None] | None = None,
+) -> Result:
+    """Train ``model`` over ``clients`` with a federated method.
+
+    Parameters
+    ----------
+    model
+        Any module; it is copied and not changed.
+    clients
+        One ``(x, y)`` pair of tensors or one ``torch.utils.data.Dataset`` per client.
+    test
+        Samples to evaluate on after each round, in the same form, or ``None``.
+    method
+        A method, such as ``Taco(gamma=0.02)``, or a name.
+    local_steps
+        Steps per round, K; or a list with one number per client.
+    server_lr
+        The server's rate; by default ``local_steps * local_lr``, the plain mean of client models.
+    loss
+        The mean loss of a batch, from predictions and targets.
+    on_round
+        Called with the record of each finished round.
+
+    Examples
+    --------
+    >>> import torch
+    >>> clients = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(5)]
+    >>> result = train(nn.Linear(4, 3), clients, test=clients[0], rounds=2, local_steps=3)
+    >>> [record.round for record in result.history]
+    [1, 2]
+    """
+    chosen = build_method(method, {}) if isinstance(method, str) else method
+    samples = [_client_samples(number, data) for number, data in enumerate(clients)]
+    steps = _steps_per_client(local_steps, len(samples))
+    settings = checked(
+        Training,
+        {
+            "rounds": rounds,
+            "local_steps": max(steps),
+            "batch_size": batch_size,
+            "local_lr": local_lr,
+            "server_lr": server_lr,
+            "weighting": weighting,
+            "participation": participation,
+            "detector": detector,
+            "seed": seed,
+        },
+    )
+    federation = Federation(
+        chosen,
+        FlatModel(model),
+        samples,
+        None if test is None else as_samples(test),
+        plan_of(settings, len(samples), loss),
+        steps=steps,
+        participation=participation,
+        weighting=weighting,
+        detector=build_detector(detector, {}),
+    )
+    history, state = History(), federation.begin()
+    try:
+        for outcome in federation.rounds(state):
+            history.rounds.append(outcome.record)
+            history.clients.extend(outcome.clients)
+            state = outcome.state
+            if on_round is not None:
+                on_round(outcome.record)
+    except RunStopped as stop:
+        stop.history = history
+        raise
+    return result_of(federation, state, history)
+
+
+def plan_of(settings: Training, clients: int, loss: Loss) -> Plan:
+    setting = Setting(clients, settings.rounds, settings.local_steps, settings.local_lr, settings.server_lr)
+    return Plan(setting, settings.batch_size, loss, settings.seed)
+
+
+def result_of(federation: Federation, state: State, history: History) -> Result:
+    """The models in a state, with the history that led there."""
+    server, method = state.server, federation.method
+    model = federation.model.trained(server.weights, state.buffers)
+    output = method.output(server)
+    same = output is server.weights
+    return Result(method, history, model, model if same else federation.model.trained(output, state.buffers))
+
+
+def _client_samples(number: int, data: Any) -> Samples:
+    samples = as_samples(data)
+    if len(samples) == 0:
+        raise InvalidInput(f"Client {number} has no samples; leave it out or give it some.")
+    return samples
+
+
+def _steps_per_client(local_steps: int | Sequence[int], clients: int) -> list[int]:
+    if clients == 0:
+        raise InvalidInput("There are no clients; give at least one.")
+    steps = [local_steps] * clients if isinstance(local_steps, int) else list(local_steps)
+    if len(steps) != clients:
+        raise InvalidInput(f"local_steps lists {len(steps)} numbers for {clients} clients; give one for each.")
+    if min(steps) < 1:
+        raise InvalidInput(f"local_steps is {min(steps)}; it must be greater than or equal to 1.")
+    return steps

@@ -1,0 +1,40 @@
+"""FedACG (Kim et al., 2024): clients start at a look-ahead point and are held near it.
+
+The paper's lines for it contradict each other (sign and scale of the momentum), so this is the
+original: it sends the one vector y = w + λm, and passes the averaging test at λ = β = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.parameters import parameter
+
+
+@dataclass(frozen=True)
+class FedAcg(Method):
+    """Clients start at y = w + λm, x <- x - local_lr * (g + β (x - y)); m <- λm - mean U, w <- w + m."""
+
+    name = "fedacg"
+    summary = "starts clients ahead along the server's momentum and holds them near that point"
+    cost = Cost(vector_ops=2)
+
+    momentum: float = parameter(0.85, "λ, how much of the momentum lasts a round", low=0, high=1)
+    beta: float = parameter(0.001, "β, weight of the pull to the starting point", low=0)
+
+    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+        return {"momentum": torch.zeros_like(weights)}
+
+    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+        return Broadcast(server.weights + self.momentum * server.memory["momentum"])
+
+    def direction(self, x: Tensor, local: Local) -> Tensor:
+        return local.gradient(x).add_(x - local.start, alpha=self.beta)
+
+    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+        momentum = self.momentum * server.memory["momentum"] - uploads.relaxation * uploads.move
+        return server.moved(-momentum).remembering(momentum=momentum)

@@ -1,0 +1,53 @@
+"""FedProx (Li et al., 2020): a pull towards the global model (paper, Algorithm 1, FedProx's loss line)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedtaco.methods.base import Cost, Local, Method
+from fedtaco.methods.parameters import parameter
+from fedtaco.methods.tailored import Tailored
+
+
+@dataclass(frozen=True)
+class FedProx(Method):
+    """x <- x - local_lr * (g + zeta * (x - w)): the gradient of the penalty zeta/2 * |x - w|²."""
+
+    name = "fedprox"
+    summary = "pulls each step towards the global model"
+    cost = Cost(vector_ops=2)
+
+    zeta: float = parameter(0.1, "ζ, weight of the pull", low=0)
+
+    def pull(self, local: Local) -> float | Tensor:
+        return self.zeta
+
+    def direction(self, x: Tensor, local: Local) -> Tensor:
+        return local.gradient(x).add_((x - local.start).mul_(self.pull(local)))
+
+
+@dataclass(frozen=True)
+class FedProxTaco(Tailored, FedProx):
+    """FedProx whose pull is tailored by TACO's coefficients (paper, Fig. "Performance gain in prior methods").
+
+    The paper's words replace ζ by α_i; its own correction factor is 1 - α_i, and a client with more
+    skewed data should be corrected more, so the default scales ζ by that factor.
+    """
+
+    name = "fedprox-taco"
+    summary = "FedProx with a pull tailored to each client by TACO's α"
+    cost = Cost(vector_ops=2, scalars_down=1)
+
+    coefficient: str = parameter(
+        "factor",
+        "ζ_i: ζ(1 - α_i) (factor), 1 - α_i (replace-factor) or α_i, the paper's words (replace-alpha)",
+        choices=("factor", "replace-factor", "replace-alpha"),
+    )
+
+    def pull(self, local: Local) -> float | Tensor:
+        alpha = local.received["alpha"]
+        if self.coefficient == "replace-alpha":
+            return alpha
+        return (1 - alpha) * (self.zeta if self.coefficient == "factor" else 1.0)

@@ -1,0 +1,60 @@
+"""Controls for TACO: methods with a global momentum and nothing tailored.
+
+TACO's undamped correction acts like a larger step. Without these nobody could tell tailoring from
+a better effective rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.parameters import parameter
+
+
+@dataclass(frozen=True)
+class FedCm(Method):
+    """FedCM (Xu et al., 2021): x <- x - local_lr * (a g + (1 - a) G), G the last global direction. Damped."""
+
+    name = "fedcm"
+    summary = "mixes the last global direction into each gradient, damped"
+    cost = Cost(vector_ops=2, down=2)
+
+    alpha: float = parameter(0.1, "a, weight of the client's own gradient", low=0, high=1)
+
+    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+        return {"direction": torch.zeros_like(weights)}
+
+    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+        return Broadcast(server.weights, vectors={"direction": server.memory["direction"]})
+
+    def correction(self, local: Local) -> Tensor:
+        return (1 - self.alpha) * local.received["direction"]
+
+    def direction(self, x: Tensor, local: Local) -> Tensor:
+        assert local.correction is not None
+        return local.gradient(x).mul_(self.alpha).add_(local.correction)
+
+    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+        moved = super().aggregate(server, uploads)
+        return moved.remembering(direction=uploads.per_step(uploads.move))
+
+
+@dataclass(frozen=True)
+class FedAvgM(Method):
+    """FedAvg with server momentum (Hsu et al., 2019): m <- βm + sum p_i U_i, w <- w - m. Undamped."""
+
+    name = "fedavgm"
+    summary = "gives the server a momentum, undamped"
+
+    momentum: float = parameter(0.9, "β, how much of the momentum lasts a round", low=0, high=1)
+
+    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+        return {"momentum": torch.zeros_like(weights)}
+
+    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+        momentum = self.momentum * server.memory["momentum"] + uploads.move
+        return server.moved(uploads.relaxation * momentum).remembering(momentum=momentum)

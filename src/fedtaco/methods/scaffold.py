@@ -1,0 +1,77 @@
+"""Scaffold (Karimireddy et al., 2020): control variates cancel the drift (paper, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.parameters import parameter
+from fedtaco.methods.tailored import Tailored
+
+
+@dataclass(frozen=True)
+class Scaffold(Method):
+    """x <- x - local_lr * (g + a (c - c_i)), where c_i is the client's mean gradient of its last round.
+
+    All variates start at zero. After the round c_i = U_i / (K local_lr) - a (c - c_i), which is that
+    mean for every a (the paper's line is this at a = 1), and c moves by the sum of the changes over
+    *all* N clients: under full participation c is the mean of the c_i.
+    """
+
+    name = "scaffold"
+    summary = "adds the difference of global and own control variate to each gradient"
+    cost = Cost(vector_ops=1, memory=1, down=2, up=2)
+
+    alpha: float = parameter(1.0, "α, strength of the correction", low=0)
+
+    def strength(self, local: Local) -> float | Tensor:
+        return self.alpha
+
+    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+        return {**super().server_memory(weights, setting), "variate": torch.zeros_like(weights)}
+
+    def client_memory(self, weights: Tensor, setting: Setting) -> Memory:
+        return {"variate": torch.zeros_like(weights)}
+
+    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+        return Broadcast(server.weights, vectors={"variate": server.memory["variate"]})
+
+    def correction(self, local: Local) -> Tensor:
+        return self.strength(local) * (local.received["variate"] - local.memory["variate"])
+
+    def finish(self, update: Tensor, local: Local) -> tuple[Memory, Memory]:
+        assert local.correction is not None
+        variate = local.per_step(update) - local.correction
+        change = variate - local.memory["variate"]
+        return {"update": update, "variate_change": change}, {"variate": variate}
+
+    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+        change = uploads.vectors["variate_change"].double().sum(0) / uploads.setting.clients
+        variate = server.memory["variate"]
+        return super().aggregate(server, uploads).remembering(variate=variate + change.to(variate.dtype))
+
+
+@dataclass(frozen=True)
+class ScaffoldTaco(Tailored, Scaffold):
+    """Scaffold whose correction is tailored by TACO's coefficients (paper, Fig. "Performance gain …").
+
+    With unequal strengths the corrections no longer cancel over the clients, so the fixed point is
+    biased by the covariance of strength and variate.
+    """
+
+    name = "scaffold-taco"
+    summary = "Scaffold with a correction tailored to each client by TACO's α"
+    cost = Cost(vector_ops=1, memory=1, down=2, up=2, scalars_down=1)
+
+    coefficient: str = parameter(
+        "factor",
+        "a_i: α(1 - α_i) (factor) or α_i, the paper's words (replace-alpha)",
+        choices=("factor", "replace-alpha"),
+    )
+
+    def strength(self, local: Local) -> float | Tensor:
+        alpha = local.received["alpha"]
+        return alpha if self.coefficient == "replace-alpha" else self.alpha * (1 - alpha)

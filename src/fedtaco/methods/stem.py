@@ -1,0 +1,47 @@
+"""STEM (Khanduri et al., 2021) as the paper runs it: variance-reduced momentum on both sides.
+
+The paper sends no momentum to clients, so each round restarts with v_0 = g_0. Its aggregation adds
+the gradient v_i to the displacement U_i as it is; in displacement units that is local_lr * v_i, one
+more step along the momentum, and that is the default here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedtaco.methods.base import Cost, Local, Memory, Method, Server, Uploads
+from fedtaco.methods.parameters import parameter
+
+
+@dataclass(frozen=True)
+class Stem(Method):
+    """v_k = g(x_k) + (1 - a) (v_{k-1} - g(x_{k-1})), both gradients on the batch of step k."""
+
+    name = "stem"
+    summary = "descends along a variance-reduced momentum, and the server one step more"
+    cost = Cost(gradients=2, spared=1, vector_ops=4, up=2)
+
+    alpha: float = parameter(0.2, "α_t, weight of the newest gradient in the momentum", low=0, high=1)
+    server_momentum: str = parameter(
+        "eta",
+        "what the server adds to U_i: local_lr * v_i (eta), v_i as printed in the paper (literal), or nothing (off)",
+        choices=("eta", "literal", "off"),
+    )
+
+    def direction(self, x: Tensor, local: Local) -> Tensor:
+        momentum = local.gradient(x)
+        if local.step > 0:
+            stale = local.carry["momentum"] - local.gradient(local.carry["point"])
+            momentum.add_(stale, alpha=1 - self.alpha)
+        local.carry.update(momentum=momentum, point=x.clone())
+        return momentum
+
+    def finish(self, update: Tensor, local: Local) -> tuple[Memory, Memory]:
+        return {"update": update, "momentum": local.carry["momentum"]}, local.memory
+
+    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+        scale = {"eta": uploads.setting.local_lr, "literal": 1.0, "off": 0.0}[self.server_momentum]
+        extra_step = scale * uploads.average("momentum")
+        return server.moved(uploads.relaxation * (uploads.move + extra_step))

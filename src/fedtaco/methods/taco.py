@@ -1,0 +1,108 @@
+"""TACO: tailored adaptive correction and aggregation (paper, Eqs. 7-9 and Algorithm 2).
+
+Each client adds a part of the last global direction G to its gradients, larger for a client whose
+upload was long or pointed elsewhere; and the server weighs uploads by the same coefficients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.parameters import parameter
+from fedtaco.methods.tailored import Tailored
+
+
+@dataclass(frozen=True)
+class TacoCorrection(Tailored):
+    """Eq. 8 with uniform weights: x <- x - local_lr * (g + γ (1 - α_i) Δ).
+
+    On the client Δ is the last round's accumulated direction, K times the gradient-scale G
+    (``delta_scale="accumulated"``), so that at the default γ = 1/K the correction is (1 - α_i) G.
+    ``"literal"`` takes Eq. 8 with Eq. 9's Δ as printed, which at γ = 1/K is K times weaker.
+    """
+
+    name = "taco-correction"
+    summary = "TACO's tailored correction without its aggregation"
+    cost = Cost(vector_ops=1, down=2, scalars_down=1)
+
+    gamma: float | None = parameter(None, "γ, the largest correction factor; 1/K unless given", low=0, high=1)
+    delta_scale: str = parameter(
+        "accumulated",
+        "scale of the global direction that clients add: summed over K steps (accumulated) or as printed (literal)",
+        choices=("accumulated", "literal"),
+    )
+
+    def gain(self, local_steps: int) -> float:
+        """γ in units of G: γK when accumulated, exactly 1 by default since (1/K)·K need not be 1 in floats."""
+        accumulated = self.delta_scale == "accumulated"
+        if self.gamma is None:
+            return 1.0 if accumulated else 1 / local_steps
+        return self.gamma * local_steps if accumulated else self.gamma
+
+    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+        return {**super().server_memory(weights, setting), "direction": torch.zeros_like(weights)}
+
+    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+        return replace(super().broadcast(server, cohort), vectors={"direction": server.memory["direction"]})
+
+    def correction(self, local: Local) -> Tensor:
+        factor = 1 - local.received["alpha"]
+        return self.gain(local.setting.local_steps) * factor * local.received["direction"]
+
+    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+        moved = super().aggregate(server, uploads)
+        return moved.remembering(direction=uploads.per_step(uploads.move))
+
+
+@dataclass(frozen=True)
+class TacoUniform(TacoCorrection):
+    """The control that separates tailoring from momentum: every client is corrected by the cohort's mean α."""
+
+    name = "taco-uniform"
+    summary = "TACO's correction with the mean α for every client, nothing tailored"
+
+    def cohort_alpha(self, server: Server, cohort: Tensor) -> Tensor:
+        alpha = super().cohort_alpha(server, cohort)
+        return alpha.mean().expand_as(alpha)
+
+
+def tailored_weights(uploads: Uploads) -> Tensor:
+    """Eq. 9's p_i in proportion to α_i, the coefficient of this very round's upload."""
+    return uploads.weights_by(uploads.geometry.alpha)
+
+
+@dataclass(frozen=True)
+class TacoAggregation(Method):
+    """Eq. 9 alone: plain local steps, uploads weighted by α_i."""
+
+    name = "taco-aggregation"
+    summary = "TACO's tailored aggregation without its correction"
+
+    def weigh(self, server: Server, uploads: Uploads) -> Tensor:
+        return tailored_weights(uploads)
+
+
+@dataclass(frozen=True)
+class Taco(TacoCorrection):
+    """Algorithm 2: tailored correction (Eq. 8) and tailored aggregation (Eq. 9)."""
+
+    name = "taco"
+    summary = "adds a part of the global direction tailored to each client, and weighs by the same α"
+
+    def weigh(self, server: Server, uploads: Uploads) -> Tensor:
+        return tailored_weights(uploads)
+
+    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+        return {**super().server_memory(weights, setting), "previous": weights}
+
+    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+        return super().aggregate(server, uploads).remembering(previous=server.weights)
+
+    def output(self, server: Server) -> Tensor:
+        """z = w + (1 - mean α)(w - previous w), what Algorithm 2 returns."""
+        factor = 1 - float(server.memory["alpha"].mean())
+        return server.weights + factor * (server.weights - server.memory["previous"])

@@ -1,0 +1,91 @@
+"""FlatModel: all trainable parameters of a module are views of one vector."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from fedtaco.errors import InvalidInput
+
+Batch = tuple[Tensor, Tensor]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class FlatModel:
+    """A private copy of a module whose trainable parameters live in ``vector``.
+
+    Frozen parameters stay as they are. Floating buffers (such as batch-norm statistics) live in
+    ``buffers``, which the server averages apart from the vector; integer buffers are reset.
+
+    >>> model = FlatModel(nn.Linear(2, 1))
+    >>> model.vector.shape
+    torch.Size([3])
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = copy.deepcopy(module)
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise InvalidInput("The model has no trainable parameter; set requires_grad on some of them.")
+        kinds = {p.dtype for p in self.parameters}
+        if len(kinds) > 1 or not self.parameters[0].is_floating_point():
+            found = ", ".join(sorted(str(kind) for kind in kinds))
+            raise InvalidInput(
+                f"The model's trainable parameters have the types {found}; "
+                "make them one floating type, for example with model.float()."
+            )
+        own = list(self.module.buffers())
+        floating = [b for b in own if b.is_floating_point()]
+        self._counters = [(b, b.clone()) for b in own if not b.is_floating_point()]
+        self.vector = _flatten(self.parameters)
+        self.buffers = _flatten(floating).to(self.vector.dtype) if floating else self.vector.new_empty(0)
+
+    def load(self, vector: Tensor, buffers: Tensor) -> None:
+        """Take these weights and buffers, in place."""
+        self.vector.copy_(vector)
+        self.buffers.copy_(buffers)
+        for counter, initial in self._counters:
+            counter.copy_(initial)
+
+    def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
+        """Gradient of the mean loss on a batch at ``point``, as one fresh vector.
+
+        ``seed`` fixes what the model draws (dropout): two points can be compared under one draw.
+        """
+        if point is not self.vector:
+            with self._borrowed():
+                self.vector.copy_(point)
+                return self.gradient(self.vector, batch, loss, seed)
+        torch.default_generator.manual_seed(seed)
+        x, y = batch
+        value = loss(self.module(x), y)
+        gradients = torch.autograd.grad(value, self.parameters, materialize_grads=True)
+        return torch.cat([g.reshape(-1) for g in gradients])
+
+    def trained(self, vector: Tensor, buffers: Tensor) -> nn.Module:
+        """A module of its own with these weights, in evaluation mode."""
+        self.load(vector, buffers)
+        return copy.deepcopy(self.module).eval()
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[None]:
+        vector, buffers = self.vector.clone(), self.buffers.clone()
+        try:
+            yield
+        finally:
+            self.vector.copy_(vector)
+            self.buffers.copy_(buffers)
+
+
+def _flatten(tensors: list[nn.Parameter] | list[Tensor]) -> Tensor:
+    """One vector that holds the tensors, which become views of it."""
+    vector = torch.cat([t.detach().reshape(-1) for t in tensors])
+    offset = 0
+    for tensor in tensors:
+        tensor.data = vector[offset : offset + tensor.numel()].view_as(tensor)
+        offset += tensor.numel()
+    return vector

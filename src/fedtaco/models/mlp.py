@@ -1,0 +1,21 @@
+"""Multi-layer perceptron; the paper's has hidden layers of 32, 16 and 8 units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import nn
+
+
+def mlp(features: int, classes: int, hidden: Sequence[int] = (32, 16, 8)) -> nn.Module:
+    """Fully connected layers with ReLU between them.
+
+    >>> sum(p.numel() for p in mlp(123, 2).parameters())
+    4650
+    """
+    sizes = [features, *hidden, classes]
+    layers: list[nn.Module] = [nn.Flatten()]
+    for fan_in, fan_out in pairwise(sizes):
+        layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])

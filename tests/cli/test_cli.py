@@ -1,0 +1,131 @@
+"""The command line, as a user meets it: a process with output and an exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+QUICK = ["--rounds", "2", "--local-steps", "2"]
+
+
+def fedtaco(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "fedtaco.cli.main", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "200", "PYTHONPATH": str(cwd), "NO_COLOR": "1"},
+    )
+
+
+def test_run_writes_a_folder_and_a_table(tmp_path):
+    done = fedtaco("run", "--method", "taco", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "final accuracy" in done.stdout
+    assert "mean α A" in done.stdout
+    assert (tmp_path / "runs" / "digits-taco-seed0" / "summary.json").exists()
+
+
+def test_compare_prints_json_alone_on_standard_output(tmp_path):
+    done = fedtaco("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    runs = json.loads(done.stdout)["runs"]
+    assert [run["method"] for run in runs] == ["fedavg", "taco", "fedavg", "taco"]
+    assert sorted(path.name for path in (tmp_path / "runs" / "digits").iterdir()) == [
+        "fedavg-seed0",
+        "fedavg-seed1",
+        "taco-seed0",
+        "taco-seed1",
+    ]
+    again = fedtaco("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "±" in again.stdout
+
+
+def test_compare_goes_on_when_one_method_diverges(tmp_path):
+    done = fedtaco(
+        "compare", "--methods", "fedprox,fedavg", "--set", "fedprox.zeta=1e30", *QUICK, "--format", "json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    diverged, fine = json.loads(done.stdout)["runs"]
+    assert "diverged" in diverged["stopped"]
+    assert fine["stopped"] is None
+    assert "fedprox" in done.stderr
+
+
+def test_a_diverging_run_exits_with_3_and_keeps_its_records(tmp_path):
+    done = fedtaco("run", "--method", "fedprox", "--set", "fedprox.zeta=1e30", *QUICK, "--out", "x", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "Round 1 of fedprox" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads((tmp_path / "x" / "summary.json").read_text())["stopped"]
+
+
+def test_methods_are_listed_with_their_cost(tmp_path):
+    table = fedtaco("methods", cwd=tmp_path).stdout
+    rows = json.loads(fedtaco("methods", "--format", "json", cwd=tmp_path).stdout)
+    assert len(rows) == 14
+    for row in rows:
+        assert row["method"] in table
+    stem = next(row for row in rows if row["method"] == "stem")
+    assert (stem["cost"]["gradients"], stem["cost"]["up"]) == (2, 2)
+    assert stem["parameters"]["stem.alpha"]["default"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "fedprx"], "did you mean 'fedprox'"),
+        (["--dataset", "digit"], "did you mean 'digits'"),
+        (["--model", "mpl"], "did you mean 'mlp'"),
+        (["--model", "mlp:a"], "write hidden layers as mlp:64-32"),
+        (["--partition", "groupes"], "did you mean 'groups'"),
+        (["--detector", "papr"], "did you mean 'paper'"),
+        (["--clients", "5000"], "more than the 1437 training samples"),
+        (["--clients", "0"], "clients is 0"),
+        (["--local-steps", "0"], "local_steps is 0"),
+        (["--batch-size", "0"], "batch_size is 0"),
+        (["--local-lr", "-1"], "local_lr is -1.0"),
+        (["--participation", "0"], "participation is 0.0"),
+        (["--weighting", "size"], "weighting is 'size'; it must be 'uniform' or 'samples'"),
+        (["--engine", "seriel"], "engine is 'seriel'"),
+        (["--set", "taco.gama=0.1"], "did you mean 'taco.gamma'"),
+        (["--set", "taco.gamma=1.5"], "taco.gamma is 1.5; it must be a number at least 0 and at most 1"),
+        (["--set", "taco.gamma=high"], "taco.gamma is 'high'"),
+        (["--set", "taco.kappa=0", "--detector", "paper"], "taco.kappa is 0; it must be a number above 0"),
+        (["--set", "taco.kappa=0.5"], "belongs to --detector paper, which is not used"),
+        (["--set", "fedprox.zeta=0.5"], "belongs to the method fedprox, which is not used"),
+        (["--set", "gamma"], "write it as taco.gamma=0.02"),
+        (["--format", "xml"], "it must be table or json"),
+        (["--method", "no.such:Thing"], "Cannot import 'no.such'"),
+        (["--method", "json:dumps"], "is not a method"),
+        (["--method", "json:Nothing"], "has no class 'Nothing'"),
+        (["--metod", "taco"], "No such option"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, words):
+    done = fedtaco("run", *QUICK, *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_users_own_method_runs_by_its_path(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "own_method.py"
+    (tmp_path / "mine.py").write_text(example.read_text())
+    done = fedtaco("run", "--method", "mine:Clipped", "--set", "clipped.limit=0.5", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "clipped" in done.stdout
+
+
+def test_help_does_not_wait_for_torch(tmp_path):
+    probe = "import sys; import fedtaco.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], check=False, cwd=tmp_path).returncode == 0

@@ -1,0 +1,136 @@
+"""Run folders: what is in them, and that a broken run ends where an unbroken one does."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import fedtaco
+from fedtaco import InvalidInput, Taco
+from fedtaco.methods import METHODS
+from fedtaco.records import RunFolder
+
+QUICK = {"dataset": "digits", "rounds": 3, "local_steps": 2}
+TIMES = {"wall_seconds", "slowest_client_seconds", "seconds"}
+
+
+def untimed(rows):
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+def test_a_run_folder_describes_itself(tmp_path):
+    out = tmp_path / "run"
+    result = fedtaco.run("taco", out=out, **QUICK)
+    names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert names == {
+        "config.toml",
+        "partition.npz",
+        "rounds.jsonl",
+        "clients.jsonl",
+        "summary.json",
+        "model.safetensors",
+        "output.safetensors",
+        "checkpoint/state.safetensors",
+    }
+    folder = RunFolder(out)
+    assert folder.config()["method"] == "taco"
+    assert folder.history() == result.history
+    indices, groups = folder.partition()
+    assert sorted(np.concatenate(indices)) == list(range(1437))
+    assert sorted(set(groups)) == ["A", "B", "C"]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["final_accuracy"] == result.history.final_accuracy
+    assert set(summary["alpha"]) == {"A", "B", "C"}
+    rows = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+    assert [row["round"] for row in rows] == [1, 2, 3]
+    assert all(row["schema"] == 1 and 0 <= row["accuracy"] <= 1 for row in rows)
+    clients = [json.loads(line) for line in (out / "clients.jsonl").read_text().splitlines()]
+    wanted = {"round", "client", "alpha", "cosine", "norm", "weight", "seconds", "strikes", "expelled"}
+    assert len(clients) == 60
+    assert wanted <= set(clients[0])
+
+
+def test_a_finished_run_is_read_back(tmp_path):
+    result = fedtaco.run("taco", out=tmp_path / "run", **QUICK)
+    loaded = fedtaco.load(tmp_path / "run")
+    x = torch.rand(3, 8, 8)
+    assert torch.equal(loaded.model(x), result.model(x))
+    assert torch.equal(loaded.output_model(x), result.output_model(x))
+    assert loaded.history == result.history
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interrupted_run_ends_where_an_unbroken_one_does(tmp_path, method):
+    class Interrupt(Exception):
+        pass
+
+    def stop_after_two(record):
+        if record.round == 2:
+            raise Interrupt
+
+    settings = QUICK | {"participation": 0.5, "detector": "paper"}
+    whole = fedtaco.run(method, out=tmp_path / "whole", **settings)
+    with pytest.raises(Interrupt):
+        fedtaco.run(method, out=tmp_path / "broken", on_round=stop_after_two, **settings)
+    with (tmp_path / "broken" / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 3, "accur')
+    resumed = fedtaco.run(method, out=tmp_path / "broken", resume=True, **settings)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, resumed.model.state_dict()[name])
+    assert untimed(resumed.history.table()) == untimed(whole.history.table())
+    assert untimed(resumed.history.client_table()) == untimed(whole.history.client_table())
+    assert resumed.history == RunFolder(tmp_path / "broken").history()
+
+
+def test_a_folder_with_another_run_is_left_alone(tmp_path):
+    out = tmp_path / "run"
+    fedtaco.run("fedavg", out=out, **QUICK)
+    before = (out / "rounds.jsonl").read_bytes()
+    with pytest.raises(InvalidInput, match="holds a run already; go on with it by --resume"):
+        fedtaco.run("fedavg", out=out, **QUICK)
+    with pytest.raises(InvalidInput, match="local_steps is 2 there and 4 here"):
+        fedtaco.run("fedavg", out=out, resume=True, **QUICK | {"local_steps": 4})
+    assert (out / "rounds.jsonl").read_bytes() == before
+    fedtaco.run("taco", out=out, overwrite=True, **QUICK)
+    assert RunFolder(out).config()["method"] == "taco"
+
+
+def test_a_folder_with_other_things_is_never_replaced(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(InvalidInput, match="is not a run folder; choose another"):
+            fedtaco.run("fedavg", out=tmp_path, overwrite=overwrite, **QUICK)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_method_object_keeps_its_parameters(tmp_path):
+    fedtaco.run(Taco(gamma=0.03), out=tmp_path / "run", **QUICK)
+    assert RunFolder(tmp_path / "run").config()["parameters"]["taco.gamma"] == 0.03
+
+
+def test_settings_come_from_the_dataset_unless_given():
+    config = fedtaco.Experiment.of(method="fedavg", dataset="digits", local_lr=0.2)
+    assert (config.rounds, config.local_steps, config.local_lr, config.partition) == (20, 50, 0.2, "groups")
+
+
+def test_methods_see_the_same_batches(monkeypatch):
+    from fedtaco.data import TensorSamples
+
+    seen = []
+    batch = TensorSamples.batch
+
+    def watched(self, indices):
+        seen.append(indices.tolist())
+        return batch(self, indices)
+
+    monkeypatch.setattr(TensorSamples, "batch", watched)
+    orders = []
+    for method in ("fedavg", "taco", "stem"):
+        seen.clear()
+        fedtaco.run(method, dataset="digits", rounds=1, local_steps=2)
+        orders.append([indices for indices in seen if len(indices) == 64])
+    assert orders[0] == orders[1] == orders[2]
+    assert len(orders[0]) == 40

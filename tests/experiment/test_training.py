@@ -1,0 +1,125 @@
+"""fedtaco.train: a user's own model and clients."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import pytest
+import torch
+from torch import nn
+
+import fedtaco
+from fedtaco import InvalidInput, RunStopped, Taco
+
+mpl.use("Agg")
+
+
+def clients(count=4):
+    generator = torch.Generator().manual_seed(1)
+    made = []
+    for client in range(count):
+        y = torch.randint(0, 3, (30,), generator=generator)
+        y[:15] = client % 3
+        made.append((torch.randn(30, 5, generator=generator) + y[:, None], y))
+    return made
+
+
+def train(**changes):
+    settings = {"rounds": 3, "local_steps": 4, "local_lr": 0.1, "method": Taco()} | changes
+    own = settings.pop("clients", None) or clients()
+    return fedtaco.train(settings.pop("model", nn.Linear(5, 3)), own, test=clients(1)[0], **settings)
+
+
+def test_a_history_can_be_tabled_and_plotted(tmp_path):
+    seen = []
+    result = train(on_round=seen.append)
+    assert seen == result.history.rounds
+    assert [row["round"] for row in result.history.table()] == [1, 2, 3]
+    assert len(result.history.client_table()) == 12
+    assert result.history.column("accuracy")[-1] == result.history.final_accuracy
+    result.history.plot(tmp_path / "curve.png", label="TACO")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+def test_the_model_saves_and_loads(tmp_path):
+    result = train()
+    result.save(tmp_path / "model.safetensors")
+    loaded = fedtaco.load_model(nn.Linear(5, 3), tmp_path / "model.safetensors")
+    x = clients(1)[0][0]
+    assert torch.equal(loaded(x), result.model(x))
+
+
+def test_models_with_buffers_and_dropout_work():
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3))
+    first, second = train(model=model), train(model=model)
+    for (name, one), other in zip(first.model.state_dict().items(), second.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other), name
+    assert not torch.equal(first.model[1].running_mean, model[1].running_mean)
+
+
+def test_buffers_are_averaged_over_clients():
+    model = nn.Sequential(nn.BatchNorm1d(5, momentum=1.0), nn.Linear(5, 3))
+    own = clients(2)
+    result = train(model=model, clients=own, method="fedavg", rounds=1, local_steps=1, batch_size=30)
+    expected = torch.stack([x.mean(0) for x, _ in own]).mean(0)
+    torch.testing.assert_close(result.model[0].running_mean, expected)
+
+
+def test_the_callers_generator_and_threads_are_left_alone():
+    model = nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5))
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    train(model=model, method="fedavg")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
+
+
+def test_clients_may_do_different_numbers_of_steps():
+    assert len(train(local_steps=[1, 2, 3, 4]).history) == 3
+
+
+def test_regression_has_a_loss_and_no_accuracy():
+    own = [(torch.randn(20, 5), torch.randn(20, 1)) for _ in range(3)]
+    result = fedtaco.train(nn.Linear(5, 1), own, own[0], method="fedavg", rounds=2, local_steps=2, loss=nn.MSELoss())
+    assert result.history.final_accuracy is None
+    assert result.history.rounds[-1].loss > 0
+
+
+def test_divergence_stops_with_what_was_recorded():
+    with pytest.raises(RunStopped, match=r"Round \d+ of fedavg.*diverged.*smaller local rate") as stop:
+        fedtaco.train(
+            nn.Linear(5, 1, bias=False),
+            [(torch.randn(20, 5), torch.randn(20, 1)) for _ in range(2)],
+            (torch.randn(20, 5), torch.randn(20, 1)),
+            method="fedavg",
+            rounds=500,
+            local_steps=5,
+            local_lr=10.0,
+            loss=nn.MSELoss(),
+        )
+    assert 0 < len(stop.value.history) < 500
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rounds": 0}, "rounds is 0; it must be greater than or equal to 1"),
+        ({"local_steps": 0}, "local_steps is 0"),
+        ({"local_steps": [1, 2]}, "local_steps lists 2 numbers for 4 clients"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"local_lr": -0.1}, "local_lr is -0.1"),
+        ({"local_lr": float("nan")}, "local_lr is nan"),
+        ({"participation": 0.0}, "participation is 0.0"),
+        ({"participation": 1.5}, "participation is 1.5"),
+        ({"weighting": "size"}, "weighting is 'size'"),
+        ({"method": "tacco"}, "did you mean 'taco'"),
+        ({"detector": "gaurd"}, "There is no detector 'gaurd'"),
+        ({"clients": [*clients(), (torch.empty(0, 5), torch.empty(0))]}, "Client 4 has no samples"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(changes, words):
+    with pytest.raises(InvalidInput, match=words):
+        train(**changes)
+
+
+def test_no_clients_are_refused():
+    with pytest.raises(InvalidInput, match="There are no clients"):
+        fedtaco.train(nn.Linear(5, 3), [], rounds=1, local_steps=1)

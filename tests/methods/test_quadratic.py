@@ -1,0 +1,61 @@
+"""Quadratic clients with a known optimum: what each method's limit is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedtaco
+from fedtaco.methods import FedAvg, FedProx, Scaffold
+
+CURVATURES = [np.diag([1.0, 4.0]), np.diag([3.0, 0.5]), np.array([[2.0, 0.8], [0.8, 1.0]])]
+CENTRES = [np.array([2.0, -1.0]), np.array([-3.0, 2.0]), np.array([0.5, 4.0])]
+OPTIMUM = np.linalg.solve(sum(CURVATURES), sum(H @ c for H, c in zip(CURVATURES, CENTRES, strict=True)))
+
+
+class Point(nn.Module):
+    """A model that is a point in the plane; it hands its input on to the loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+
+    def forward(self, curvature):
+        return self.w.expand(len(curvature), 2), curvature
+
+
+def quadratic(output, centre):
+    w, curvature = output
+    gap = w - centre
+    return 0.5 * torch.einsum("bi,bij,bj->b", gap, curvature, gap).mean()
+
+
+def limit(method, local_steps):
+    """Where a method ends on f_i(w) = (w - c_i)' H_i (w - c_i) / 2, each client one 'sample' (H_i, c_i)."""
+    clients = [(torch.from_numpy(H)[None], torch.from_numpy(c)[None]) for H, c in zip(CURVATURES, CENTRES, strict=True)]
+    result = fedtaco.train(
+        Point(), clients, method=method, rounds=400, local_steps=local_steps, batch_size=1, local_lr=0.1, loss=quadratic
+    )
+    return result.model.w.detach().numpy()
+
+
+def test_scaffold_reaches_the_optimum_with_many_local_steps():
+    np.testing.assert_allclose(limit(Scaffold(), local_steps=5), OPTIMUM, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", [FedAvg(), FedProx(zeta=1.0)], ids=str)
+def test_drift_keeps_others_away_from_it(method):
+    assert np.linalg.norm(limit(method, local_steps=5) - OPTIMUM) > 0.05
+
+
+def test_fedavg_reaches_it_with_one_step():
+    np.testing.assert_allclose(limit(FedAvg(), local_steps=1), OPTIMUM, atol=1e-9)
+
+
+def test_fedavg_ends_at_its_own_fixed_point():
+    """sum_i (I - (I - ηH_i)^K)(w - c_i) = 0 is where the mean of client models stays put."""
+    pulls = [np.eye(2) - np.linalg.matrix_power(np.eye(2) - 0.1 * H, 5) for H in CURVATURES]
+    fixed = np.linalg.solve(sum(pulls), sum(P @ c for P, c in zip(pulls, CENTRES, strict=True)))
+    np.testing.assert_allclose(limit(FedAvg(), local_steps=5), fixed, atol=1e-9)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fedtaco
+from fedtaco import InvalidInput, RunStopped
+from fedtaco.methods import Setting, Uploads
+from fedtaco.trust import PaperDetector
+from fedtaco.trust.detector import clean_record
+
+ALIKE = torch.ones(5, 3)
+"""Five equal uploads: α = 0.8 for each."""
+
+
+def uploads(matrix, clients=None, rounds=10):
+    return Uploads(
+        setting=Setting(clients=5, rounds=rounds, local_steps=1, local_lr=0.1),
+        clients=torch.arange(len(matrix)) if clients is None else torch.tensor(clients),
+        vectors={"update": matrix},
+        steps=torch.ones(len(matrix), dtype=torch.int64),
+        shares=torch.full((len(matrix),), 1 / len(matrix)),
+    )
+
+
+def test_expelled_at_lambda_strikes_not_before():
+    detector, memory = PaperDetector(), clean_record(5)
+    memory = detector.judge(memory, uploads(ALIKE), participation=1.0)
+    assert memory["strikes"].tolist() == [1] * 5
+    assert not memory["expelled"].any()
+    memory = detector.judge(memory, uploads(ALIKE), participation=1.0)
+    assert memory["expelled"].all()
+
+
+def test_strikes_are_cumulative_and_need_kappa():
+    opposed = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    memory = PaperDetector(kappa=0.7).judge(clean_record(5), uploads(opposed), participation=1.0)
+    assert memory["strikes"].tolist() == [1, 1, 1, 1, 0]
+
+
+def test_kappa_is_inclusive():
+    alpha = float(uploads(ALIKE).geometry.alpha[0])
+    assert PaperDetector(kappa=alpha).judge(clean_record(5), uploads(ALIKE), 1.0)["strikes"].sum() == 5
+
+
+def test_partial_participation_counts_rounds_taken_part_in():
+    detector, memory = PaperDetector(), clean_record(5)
+    for _ in range(2):
+        memory = detector.judge(memory, uploads(ALIKE), participation=0.5)
+    assert not memory["expelled"].any()
+    memory = detector.judge(memory, uploads(ALIKE), participation=0.5)
+    assert memory["expelled"].all()
+
+
+@pytest.mark.parametrize(("rounds", "limit"), [(50, 10), (12, 3), (1, 1)])
+def test_default_limit_is_a_fifth_of_the_rounds(rounds, limit):
+    assert PaperDetector().limit(Setting(5, rounds, 1, 0.1)) == limit
+
+
+@pytest.mark.parametrize("wrong", [{"kappa": 0.0}, {"kappa": 1.1}, {"max_strikes": 0}, {"max_strikes": 1.5}])
+def test_thresholds_out_of_range_are_refused(wrong):
+    with pytest.raises(InvalidInput, match=rf"taco\.{next(iter(wrong))} is"):
+        PaperDetector(**wrong)
+
+
+def test_an_expelled_client_is_asked_no_more():
+    """On IID digits every honest α exceeds a low κ: the paper's rule expels all, and the run says so."""
+    with pytest.raises(RunStopped, match="has expelled every client") as stop:
+        fedtaco.run(
+            "taco",
+            partition="iid",
+            rounds=5,
+            local_steps=2,
+            detector="paper",
+            parameters={"taco.kappa": 0.1, "taco.max_strikes": 2},
+        )
+    assert [record.round for record in stop.value.history] == [1, 2]
+    assert all(record.expelled for record in stop.value.history.clients if record.round == 2)
