@@ -1,39 +1,53 @@
-"""The command line, as a user meets it: a process with output and an exit code."""
+"""The command line, as a user meets it: output, folders and an exit code."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fedtaco.cli.main import main
+
 QUICK = ["--rounds", "2", "--local-steps", "2"]
 
 
-def fedtaco(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "fedtaco.cli.main", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": "200", "PYTHONPATH": str(cwd), "NO_COLOR": "1"},
-    )
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_run_writes_a_folder_and_a_table(tmp_path):
-    done = fedtaco("run", "--method", "taco", *QUICK, cwd=tmp_path)
+@pytest.fixture
+def fedtaco(tmp_path, monkeypatch, capsys):
+    """Call the command line in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedtaco", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Done(int(end.value.code or 0), *capsys.readouterr())
+
+    return call
+
+
+def test_run_writes_a_folder_and_a_table(fedtaco, tmp_path):
+    done = fedtaco("run", "--method", "taco", *QUICK)
     assert done.returncode == 0, done.stderr
     assert "final accuracy" in done.stdout
     assert "mean α A" in done.stdout
     assert (tmp_path / "runs" / "digits-taco-seed0" / "summary.json").exists()
 
 
-def test_compare_prints_json_alone_on_standard_output(tmp_path):
-    done = fedtaco("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--format", "json", cwd=tmp_path)
+def test_compare_prints_json_alone_on_standard_output(fedtaco, tmp_path):
+    done = fedtaco("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--format", "json")
     assert done.returncode == 0, done.stderr
     runs = json.loads(done.stdout)["runs"]
     assert [run["method"] for run in runs] == ["fedavg", "taco", "fedavg", "taco"]
@@ -43,15 +57,13 @@ def test_compare_prints_json_alone_on_standard_output(tmp_path):
         "taco-seed0",
         "taco-seed1",
     ]
-    again = fedtaco("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--resume", cwd=tmp_path)
+    again = fedtaco("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--resume")
     assert again.returncode == 0, again.stderr
     assert "±" in again.stdout
 
 
-def test_compare_goes_on_when_one_method_diverges(tmp_path):
-    done = fedtaco(
-        "compare", "--methods", "fedprox,fedavg", "--set", "fedprox.zeta=1e30", *QUICK, "--format", "json", cwd=tmp_path
-    )
+def test_compare_goes_on_when_one_method_diverges(fedtaco, tmp_path):
+    done = fedtaco("compare", "--methods", "fedprox,fedavg", "--set", "fedprox.zeta=1e30", *QUICK, "--format", "json")
     assert done.returncode == 0, done.stderr
     diverged, fine = json.loads(done.stdout)["runs"]
     assert "diverged" in diverged["stopped"]
@@ -59,17 +71,17 @@ def test_compare_goes_on_when_one_method_diverges(tmp_path):
     assert "fedprox" in done.stderr
 
 
-def test_a_diverging_run_exits_with_3_and_keeps_its_records(tmp_path):
-    done = fedtaco("run", "--method", "fedprox", "--set", "fedprox.zeta=1e30", *QUICK, "--out", "x", cwd=tmp_path)
+def test_a_diverging_run_exits_with_3_and_keeps_its_records(fedtaco, tmp_path):
+    done = fedtaco("run", "--method", "fedprox", "--set", "fedprox.zeta=1e30", *QUICK, "--out", "x")
     assert done.returncode == 3
     assert "Round 1 of fedprox" in done.stderr
     assert "Traceback" not in done.stderr
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["stopped"]
 
 
-def test_methods_are_listed_with_their_cost(tmp_path):
-    table = fedtaco("methods", cwd=tmp_path).stdout
-    rows = json.loads(fedtaco("methods", "--format", "json", cwd=tmp_path).stdout)
+def test_methods_are_listed_with_their_cost(fedtaco):
+    table = fedtaco("methods").stdout
+    rows = json.loads(fedtaco("methods", "--format", "json").stdout)
     assert len(rows) == 14
     for row in rows:
         assert row["method"] in table
@@ -110,22 +122,29 @@ def test_methods_are_listed_with_their_cost(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, words):
-    done = fedtaco("run", *QUICK, *arguments, cwd=tmp_path)
+def test_bad_input_is_a_sentence_and_exit_code_2(fedtaco, tmp_path, arguments, words):
+    done = fedtaco("run", *QUICK, *arguments)
     assert done.returncode == 2
     assert words in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_users_own_method_runs_by_its_path(tmp_path):
+def test_a_users_own_method_runs_by_its_path(fedtaco, tmp_path):
     example = Path(__file__).parents[2] / "examples" / "own_method.py"
     (tmp_path / "mine.py").write_text(example.read_text())
-    done = fedtaco("run", "--method", "mine:Clipped", "--set", "clipped.limit=0.5", *QUICK, cwd=tmp_path)
+    done = fedtaco("run", "--method", "mine:Clipped", "--set", "clipped.limit=0.5", *QUICK)
     assert done.returncode == 0, done.stderr
     assert "clipped" in done.stdout
 
 
-def test_help_does_not_wait_for_torch(tmp_path):
+def test_help_does_not_wait_for_torch():
     probe = "import sys; import fedtaco.cli.main; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", probe], check=False, cwd=tmp_path).returncode == 0
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+def test_the_installed_command_exits_with_the_code(tmp_path):
+    command = [Path(sys.executable).with_name("fedtaco"), "run", "--local-steps", "0"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "Error: local_steps is 0; it must be greater than or equal to 1.\n"

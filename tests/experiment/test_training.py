@@ -26,7 +26,8 @@ def clients(count=4):
 def train(**changes):
     settings = {"rounds": 3, "local_steps": 4, "local_lr": 0.1, "method": Taco()} | changes
     own = settings.pop("clients", None) or clients()
-    return fedtaco.train(settings.pop("model", nn.Linear(5, 3)), own, test=clients(1)[0], **settings)
+    model = settings.pop("model", None) or nn.Linear(5, 3)
+    return fedtaco.train(model, own, test=clients(1)[0], **settings)
 
 
 def test_a_history_can_be_tabled_and_plotted(tmp_path):

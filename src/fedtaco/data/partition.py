@@ -84,13 +84,14 @@ def _two_class_affinity(groups: list[str], counts: npt.NDArray[np.int64]) -> npt
     favours_second[np.argsort(groups, kind="stable")] = np.diff(np.floor(quota + 0.5)) > 0
     mixture = np.where(favours_second[:, None] == np.array([False, True]), majority[:, None], 1 - majority[:, None])
     by_favourite = np.stack([mixture[~favours_second].sum(0), mixture[favours_second].sum(0)], axis=1)
-    sizes = np.linalg.lstsq(by_favourite, counts.astype(float))[0]
+    sizes: npt.NDArray[np.float64] = np.linalg.lstsq(by_favourite, counts.astype(float))[0]
     if not np.allclose(by_favourite @ sizes, counts) or sizes.min() <= 0:
         raise InvalidInput(
             f"Two classes of {counts[0]} and {counts[1]} samples cannot be split into groups over {len(groups)} "
             "clients with whole, 90/10 and 50/50 mixtures; use more clients or another partition."
         )
-    return mixture * sizes[favours_second.astype(int)][:, None]
+    scaled: npt.NDArray[np.float64] = mixture * sizes[favours_second.astype(int)][:, None]
+    return scaled
 
 
 def _split_by_affinity(
