@@ -13,6 +13,7 @@ SUBJECTS: list[Method] = [
     Taco(delta_scale="literal", gamma=0.5),
     Taco(gamma=0.2),
     Stem(server_momentum="off"),
+    Stem(server_momentum="literal"),
     FedProxTaco(coefficient="replace-factor"),
     FedProxTaco(coefficient="replace-alpha"),
     ScaffoldTaco(coefficient="replace-alpha"),

@@ -66,15 +66,17 @@ class Federation:
     ) -> None:
         self.method, self.model, self.clients, self.test, self.plan = method, model, clients, test, plan
         self.steps = steps or [plan.setting.local_steps] * len(clients)
-        self.participation, self.weighting, self.detector = participation, weighting, detector
+        self.weighting, self.detector = weighting, detector
+        self.cohort_size = max(1, round(participation * len(clients)))
+        self.start = model.vector.clone(), model.buffers.clone()
         self.worker = Worker(model, clients, plan)
         self.engine = engine or SerialEngine(self.worker)
 
     def begin(self) -> State:
         """The state before the first round."""
-        weights, setting = self.model.vector.clone(), self.plan.setting
-        server = Server(weights, self.method.server_memory(weights, setting))
-        return State(0, server, self.model.buffers.clone(), {}, clean_record(len(self.clients)))
+        weights, buffers = self.start
+        server = Server(weights, self.method.server_memory(weights, self.plan.setting))
+        return State(0, server, buffers, {}, clean_record(len(self.clients)))
 
     def rounds(self, state: State) -> Iterator[RoundOutcome]:
         """Play the rounds that are left after ``state``."""
@@ -102,10 +104,19 @@ class Federation:
             server=method.aggregate(state.server, uploads),
             buffers=weighted_sum(uploads.weights, answers.results.buffers[answers.valid]),
             memories={**state.memories, **answers.memories()},
-            trust=self.detector.judge(state.trust, uploads, self.participation) if self.detector else state.trust,
+            trust=state.trust,
         )
+        if self.detector is not None:
+            after = self._judge(self.detector, after, uploads)
         record = self._record(after, answers, began)
         return RoundOutcome(after, record, _client_records(after, answers))
+
+    def _judge(self, detector: Detector, state: State, uploads: Uploads) -> State:
+        partial = self.cohort_size < len(self.clients)
+        trust = detector.judge(state.trust, uploads, partial=partial)
+        newly = torch.nonzero(trust["expelled"] & ~state.trust["expelled"]).flatten()
+        server = self.method.without(state.server, newly) if len(newly) else state.server
+        return replace(state, server=server, trust=trust)
 
     def _cohort(self, state: State, number: int) -> Tensor:
         active = torch.nonzero(~state.trust["expelled"]).flatten()
@@ -114,11 +125,10 @@ class Federation:
                 f"Round {number} of {self.method.name}: the detector has expelled every client. "
                 "Raise taco.kappa or taco.max_strikes, or use --detector off."
             )
-        wanted = max(1, round(self.participation * len(self.clients)))
-        if wanted >= len(active):
+        if self.cohort_size >= len(active):
             return active
-        rng = generator(self.plan.seed, "cohort", number)
-        return active[torch.from_numpy(rng.permutation(len(active))[:wanted]).sort().values]
+        order = generator(self.plan.seed, "cohort", number).permutation(len(active))
+        return active[torch.from_numpy(order[: self.cohort_size]).sort().values]
 
     def _ask(self, assignment: Assignment, cohort: Tensor, memories: Mapping[int, Memory]) -> _Answers:
         """Have the cohort work, and keep the uploads that are finite."""
@@ -128,7 +138,7 @@ class Federation:
             for row, client in enumerate(cohort.tolist())
         ]
         results = self.engine.run(self.method, assignment, jobs)
-        finite = finite_rows(results.vectors)
+        finite = finite_rows({**results.vectors, "buffers": results.buffers})
         if not finite.any():
             raise self._diverged(assignment.round, "no client sent a finite upload")
         clients = cohort[finite]

@@ -65,6 +65,24 @@ def test_buffers_are_averaged_over_clients():
     torch.testing.assert_close(result.model[0].running_mean, expected)
 
 
+def test_a_client_with_broken_buffers_is_left_out():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 3)
+            self.register_buffer("largest", torch.zeros(1))
+
+        def forward(self, x):
+            self.largest.copy_(x.max().exp())
+            return self.linear(x.clamp(max=10))
+
+    own = clients()
+    own[1] = (own[1][0] + 1000, own[1][1])
+    result = train(model=Counter(), clients=own, method="fedavg", rounds=1)
+    assert set(result.history.rounds[0].dropped) == {1}
+    assert torch.isfinite(result.model.largest).all()
+
+
 def test_the_callers_generator_and_threads_are_left_alone():
     model = nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5))
     before, threads = torch.get_rng_state(), torch.get_num_threads()

@@ -63,6 +63,12 @@ def test_trained_module_keeps_its_own_weights():
     assert not trained.training
 
 
+def test_gradient_elsewhere_does_not_count_as_a_batch():
+    model = FlatModel(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=None)))
+    model.gradient(model.vector.clone(), BATCH, cross_entropy, 0)
+    assert model.module[1].num_batches_tracked == 0
+
+
 @pytest.mark.parametrize(
     ("module", "words"),
     [

@@ -5,7 +5,7 @@ import torch
 
 import fedtaco
 from fedtaco import InvalidInput, RunStopped
-from fedtaco.methods import Setting, Uploads
+from fedtaco.methods import Server, Setting, Taco, Uploads
 from fedtaco.trust import PaperDetector
 from fedtaco.trust.detector import clean_record
 
@@ -25,31 +25,52 @@ def uploads(matrix, clients=None, rounds=10):
 
 def test_expelled_at_lambda_strikes_not_before():
     detector, memory = PaperDetector(), clean_record(5)
-    memory = detector.judge(memory, uploads(ALIKE), participation=1.0)
+    memory = detector.judge(memory, uploads(ALIKE), partial=False)
     assert memory["strikes"].tolist() == [1] * 5
     assert not memory["expelled"].any()
-    memory = detector.judge(memory, uploads(ALIKE), participation=1.0)
+    memory = detector.judge(memory, uploads(ALIKE), partial=False)
     assert memory["expelled"].all()
 
 
 def test_strikes_are_cumulative_and_need_kappa():
     opposed = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    memory = PaperDetector(kappa=0.7).judge(clean_record(5), uploads(opposed), participation=1.0)
+    memory = PaperDetector(kappa=0.7).judge(clean_record(5), uploads(opposed), partial=False)
     assert memory["strikes"].tolist() == [1, 1, 1, 1, 0]
 
 
 def test_kappa_is_inclusive():
     alpha = float(uploads(ALIKE).geometry.alpha[0])
-    assert PaperDetector(kappa=alpha).judge(clean_record(5), uploads(ALIKE), 1.0)["strikes"].sum() == 5
+    assert PaperDetector(kappa=alpha).judge(clean_record(5), uploads(ALIKE), partial=False)["strikes"].sum() == 5
 
 
 def test_partial_participation_counts_rounds_taken_part_in():
     detector, memory = PaperDetector(), clean_record(5)
     for _ in range(2):
-        memory = detector.judge(memory, uploads(ALIKE), participation=0.5)
+        memory = detector.judge(memory, uploads(ALIKE), partial=True)
     assert not memory["expelled"].any()
-    memory = detector.judge(memory, uploads(ALIKE), participation=0.5)
+    memory = detector.judge(memory, uploads(ALIKE), partial=True)
     assert memory["expelled"].all()
+
+
+def test_one_upload_alone_gets_no_strike():
+    memory = PaperDetector(max_strikes=1).judge(clean_record(5), uploads(ALIKE[:1]), partial=False)
+    assert memory["strikes"].sum() == 0
+    assert memory["seen"].tolist() == [1, 0, 0, 0, 0]
+    fedtaco.run("taco", clients=1, partition="iid", rounds=10, local_steps=1, detector="paper")
+
+
+def test_a_cohort_of_everybody_is_full_participation():
+    settings = {"rounds": 10, "local_steps": 2, "partition": "iid", "parameters": {"taco.kappa": 0.3}}
+    for participation in (1.0, 0.98):
+        with pytest.raises(RunStopped) as stop:
+            fedtaco.run("taco", detector="paper", participation=participation, **settings)
+        assert len(stop.value.history) == 2
+
+
+def test_z_forgets_the_expelled():
+    server = Server(torch.zeros(2), {"alpha": torch.tensor([0.8, 0.2, 0.4]), "previous": torch.ones(2)})
+    after = Taco().without(server, torch.tensor([0]))
+    torch.testing.assert_close(Taco().output(after), torch.full((2,), -0.7))
 
 
 @pytest.mark.parametrize(("rounds", "limit"), [(50, 10), (12, 3), (1, 1)])

@@ -51,9 +51,11 @@ def train(
     method
         A method, such as ``Taco(gamma=0.02)``, or a name.
     local_steps
-        Steps per round, K; or a list with one number per client.
+        Steps per round, K; or a list with one number per client, whose largest is then K where a
+        formula names it (TACO's γ).
     server_lr
-        The server's rate; by default ``local_steps * local_lr``, the plain mean of client models.
+        The server's rate; by default the clients' mean number of steps times ``local_lr``, with which
+        the plain mean of client models comes out.
     loss
         The mean loss of a batch, from predictions and targets.
     on_round

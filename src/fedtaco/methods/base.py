@@ -10,6 +10,7 @@ One round, and the hook a method overrides to change a part of it:
 ``decode``              server: back to full vectors, where ``finish`` compressed them
 ``weigh``               server: the aggregation weights p_i
 ``aggregate``           server: the new weights and memory
+``without``             server: the state once clients are expelled
 ``output``              server: the model the method returns, where that is not the weights
 ======================  ============================================================================
 
@@ -242,6 +243,10 @@ class Method:
     def aggregate(self, server: Server, uploads: Uploads) -> Server:
         """w <- w - relaxation * sum p_i U_i; with the default server rate the weighted mean of client models."""
         return server.moved(uploads.relaxation * uploads.move)
+
+    def without(self, server: Server, expelled: Tensor) -> Server:
+        """The server's state once the clients numbered in ``expelled`` are gone for good."""
+        return server
 
     def output(self, server: Server) -> Tensor:
         """The weights of the model that the method returns."""

@@ -56,5 +56,5 @@ class FedAvgM(Method):
         return {"momentum": torch.zeros_like(weights)}
 
     def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        momentum = self.momentum * server.memory["momentum"] + uploads.move
-        return server.moved(uploads.relaxation * momentum).remembering(momentum=momentum)
+        momentum = self.momentum * server.memory["momentum"] + uploads.relaxation * uploads.move
+        return server.moved(momentum).remembering(momentum=momentum)

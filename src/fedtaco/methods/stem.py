@@ -42,6 +42,7 @@ class Stem(Method):
         return {"update": update, "momentum": local.carry["momentum"]}, local.memory
 
     def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        scale = {"eta": uploads.setting.local_lr, "literal": 1.0, "off": 0.0}[self.server_momentum]
+        local_lr = uploads.setting.local_lr
+        scale = {"eta": local_lr, "literal": float(local_lr > 0), "off": 0.0}[self.server_momentum]
         extra_step = scale * uploads.average("momentum")
         return server.moved(uploads.relaxation * (uploads.move + extra_step))

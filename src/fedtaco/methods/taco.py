@@ -104,5 +104,5 @@ class Taco(TacoCorrection):
 
     def output(self, server: Server) -> Tensor:
         """z = w + (1 - mean α)(w - previous w), what Algorithm 2 returns."""
-        factor = 1 - float(server.memory["alpha"].mean())
+        factor = 1 - float(server.memory["alpha"].nanmean())
         return server.weights + factor * (server.weights - server.memory["previous"])

@@ -36,3 +36,11 @@ class Tailored(Method):
         alpha = server.memory["alpha"].clone()
         alpha[uploads.clients] = uploads.geometry.alpha
         return super().aggregate(server, uploads).remembering(alpha=alpha)
+
+    def without(self, server: Server, expelled: Tensor) -> Server:
+        """An expelled client has no coefficient any more: NaN."""
+        return (
+            super()
+            .without(server, expelled)
+            .remembering(alpha=server.memory["alpha"].index_fill(0, expelled, torch.nan))
+        )

@@ -40,9 +40,11 @@ class FlatModel:
             )
         own = list(self.module.buffers())
         floating = [b for b in own if b.is_floating_point()]
+        if len({b.dtype for b in floating}) > 1:
+            raise InvalidInput("The model's buffers have several floating types; make them one, as with model.float().")
         self._counters = [(b, b.clone()) for b in own if not b.is_floating_point()]
         self.vector = _flatten(self.parameters)
-        self.buffers = _flatten(floating).to(self.vector.dtype) if floating else self.vector.new_empty(0)
+        self.buffers = _flatten(floating) if floating else self.vector.new_empty(0)
 
     def load(self, vector: Tensor, buffers: Tensor) -> None:
         """Take these weights and buffers, in place."""
@@ -73,12 +75,13 @@ class FlatModel:
 
     @contextmanager
     def _borrowed(self) -> Iterator[None]:
-        vector, buffers = self.vector.clone(), self.buffers.clone()
+        everything = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
+        kept = [tensor.clone() for tensor in everything]
         try:
             yield
         finally:
-            self.vector.copy_(vector)
-            self.buffers.copy_(buffers)
+            for tensor, value in zip(everything, kept, strict=True):
+                tensor.copy_(value)
 
 
 def _flatten(tensors: list[nn.Parameter] | list[Tensor]) -> Tensor:

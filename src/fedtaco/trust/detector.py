@@ -15,7 +15,7 @@ class Detector(Protocol):
     """Judges a round's uploads after they were aggregated. What it remembers is plain data:
     per client ``strikes``, ``seen`` (rounds taken part in) and ``expelled``."""
 
-    def judge(self, memory: Memory, uploads: Uploads, participation: float) -> Memory: ...
+    def judge(self, memory: Memory, uploads: Uploads, *, partial: bool) -> Memory: ...
 
 
 def clean_record(clients: int) -> Memory:
@@ -31,8 +31,9 @@ def clean_record(clients: int) -> Memory:
 class PaperDetector:
     """A strike for each round with α_i ≥ κ; out at λ strikes, from the next round on.
 
-    A freeloader keeps its weight until then. Under partial participation a client is out at
-    max(3, λ/T of the rounds it took part in), since it could not collect λ strikes in time.
+    A freeloader keeps its weight until then, and one upload alone is compared with nothing and gets
+    no strike. Under partial participation a client is out at max(3, λ/T of the rounds it took part
+    in), since it could not collect λ strikes in time.
     """
 
     namespace: ClassVar[str] = "taco"
@@ -48,14 +49,14 @@ class PaperDetector:
     def limit(self, setting: Setting) -> int:
         return math.ceil(setting.rounds / 5) if self.max_strikes is None else self.max_strikes
 
-    def judge(self, memory: Memory, uploads: Uploads, participation: float) -> Memory:
+    def judge(self, memory: Memory, uploads: Uploads, *, partial: bool) -> Memory:
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
-        strikes[uploads.clients] += uploads.geometry.alpha >= self.kappa
         seen[uploads.clients] += 1
-        limit = torch.full_like(strikes, self.limit(uploads.setting), dtype=torch.float64)
-        if participation < 1:
-            limit = (limit / uploads.setting.rounds * seen).clamp(min=3)
-        return {"strikes": strikes, "seen": seen, "expelled": memory["expelled"] | (strikes >= limit)}
+        if len(uploads.clients) > 1:
+            strikes[uploads.clients] += uploads.geometry.alpha >= self.kappa
+        limit, rounds = self.limit(uploads.setting), uploads.setting.rounds
+        out = (strikes >= 3) & (strikes * rounds >= limit * seen) if partial else strikes >= limit
+        return {"strikes": strikes, "seen": seen, "expelled": memory["expelled"] | out}
 
 
 DETECTORS: dict[str, type[PaperDetector] | None] = {"off": None, "paper": PaperDetector}
