@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedtaco.data import split
     from fedtaco.errors import InvalidInput, RunStopped
     from fedtaco.experiment import Experiment, Result, load, load_model, run, save_model, train
     from fedtaco.methods import METHODS, Method, Taco, parameter
@@ -28,6 +29,7 @@ __all__ = [
     "parameter",
     "run",
     "save_model",
+    "split",
     "train",
 ]
 
@@ -35,7 +37,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Names are imported when first used, so that ``fedtaco --help`` need not wait for torch."""
     if name in __all__:
-        for room in ("errors", "records", "methods", "experiment"):
+        for room in ("errors", "records", "methods", "data", "experiment"):
             module = import_module(f"fedtaco.{room}")
             if hasattr(module, name):
                 return getattr(module, name)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedtaco.data import Samples
 from fedtaco.models import FlatModel, Loss
 
-BATCH = 1024
+BATCH = 256
 
 
 @dataclass(frozen=True)

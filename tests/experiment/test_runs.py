@@ -56,7 +56,7 @@ def test_a_run_folder_describes_itself(tmp_path):
 def test_a_finished_run_is_read_back(tmp_path):
     result = fedtaco.run("taco", out=tmp_path / "run", **QUICK)
     loaded = fedtaco.load(tmp_path / "run")
-    x = torch.rand(3, 8, 8)
+    x = torch.rand(3, 1, 8, 8)
     assert torch.equal(loaded.model(x), result.model(x))
     assert torch.equal(loaded.output_model(x), result.output_model(x))
     assert loaded.history == result.history

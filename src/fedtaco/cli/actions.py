@@ -21,6 +21,7 @@ def run_one(
     settings: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool
 ) -> tuple[dict[str, Any], Path]:
     """Run one experiment with a progress bar; its summary and folder."""
+    data_dir = settings.pop("data_dir")
     experiment = Experiment.of(**settings)
     name = experiment.method.rpartition(":")[2]
     folder = RunFolder(out or Path("runs") / f"{experiment.dataset}-{name}-seed{experiment.seed}")
@@ -30,6 +31,7 @@ def run_one(
             folder,
             resume=resume,
             overwrite=overwrite,
+            data_dir=data_dir,
             on_round=lambda record: tell(name, record),
         )
     summary = folder.summary()
@@ -47,6 +49,7 @@ def compare(
     overwrite: bool,
 ) -> tuple[list[dict[str, Any]], Path]:
     """Run a comparison with one progress bar; the summaries and the folder above all runs."""
+    data_dir = settings.pop("data_dir")
     experiments = plan_comparison(methods, seeds, **settings)
     folder = out or Path("runs") / settings["dataset"]
     with progress(sum(experiment.rounds for experiment in experiments)) as tell:
@@ -55,6 +58,7 @@ def compare(
             folder,
             resume=resume,
             overwrite=overwrite,
+            data_dir=data_dir,
             on_round=lambda experiment, record: tell(f"{experiment.method} seed {experiment.seed}", record),
         )
     for summary in summaries:

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from fedtaco import __version__
+from fedtaco.cli import data
 from fedtaco.cli.options import EXPERIMENT, TRAINING, Format, Out, Overwrite, Resume, as_json, with_experiment_settings
 from fedtaco.errors import InvalidInput, RunStopped
 
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(data.app, name="data")
 PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
 
 

@@ -12,6 +12,11 @@ import typer
 
 from fedtaco.errors import InvalidInput
 
+DATA_DIR_HELP = "Where datasets are; else FEDTACO_DATA, else the user's cache folder."
+PARTITION_HELP = (
+    "Who holds which samples: groups, dirichlet:0.5, dirichlet-client:0.5, shards:2, quantity:0.5, iid, natural, "
+    "or flwr:ClassName of flwr-datasets; the dataset's own by default."
+)
 EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "What comes out"
 
 
@@ -21,11 +26,13 @@ def _option(help: str, panel: str, *names: str, **more: Any) -> Any:  # noqa: A0
 
 def experiment_settings(
     dataset: Annotated[str, _option("Dataset by name.", EXPERIMENT)] = "digits",
-    model: Annotated[str | None, _option("Model, such as mlp:64-32; the dataset's own by default.", EXPERIMENT)] = None,
-    clients: Annotated[int, _option("Number of clients, N.", EXPERIMENT)] = 20,
-    partition: Annotated[
-        str | None, _option("Who holds which samples: groups (the paper's label groups) or iid.", EXPERIMENT)
+    data_dir: Annotated[Path | None, _option(DATA_DIR_HELP, EXPERIMENT)] = None,
+    model: Annotated[
+        str | None,
+        _option("mlp, mlp:64-32, cnn, resnet18, resnet18:batchnorm or lstm; the dataset's own by default.", EXPERIMENT),
     ] = None,
+    clients: Annotated[int, _option("Number of clients, N.", EXPERIMENT)] = 20,
+    partition: Annotated[str | None, _option(PARTITION_HELP, EXPERIMENT)] = None,
     detector: Annotated[
         str,
         _option("Freeloader detection: off, or paper (expels clients whose α reaches κ, taco.kappa).", EXPERIMENT),

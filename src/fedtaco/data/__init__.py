@@ -1,7 +1,8 @@
 """Datasets, partitions and batches."""
 
-from fedtaco.data.datasets import DATASETS, Data, DatasetInfo, dataset_info, load_dataset
-from fedtaco.data.partition import PARTITIONS, Partition, check_partition, partition
+from fedtaco.data.catalog import DATASETS, DatasetInfo, dataset_info
+from fedtaco.data.datasets import Data, load_dataset, partition_of, split
+from fedtaco.data.partitions import PARTITIONS, Partition, check_partition, partition
 from fedtaco.data.samples import DatasetSamples, Samples, TensorSamples, as_samples, batch_plan
 
 __all__ = [
@@ -19,4 +20,6 @@ __all__ = [
     "dataset_info",
     "load_dataset",
     "partition",
+    "partition_of",
+    "split",
 ]

@@ -1,86 +1,92 @@
-"""Datasets by name."""
+"""Datasets by name, ready to be partitioned."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from fedtaco.data.samples import TensorSamples
-from fedtaco.errors import unknown
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """What is known of a dataset before it is loaded, with the settings an experiment takes by default."""
-
-    name: str
-    model: str
-    partition: str
-    rounds: int
-    local_steps: int
-    local_lr: float
-    target: float
-    """The test accuracy that rounds-to-accuracy counts towards."""
+from fedtaco.data.catalog import DatasetInfo, dataset_info
+from fedtaco.data.partitions import Partition, partition
+from fedtaco.data.samples import TensorSamples, as_samples
+from fedtaco.data.store import data_folder, load_stored
+from fedtaco.errors import InvalidInput
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training and test samples."""
+    """Training and test samples; ``users`` says which user each training sample belongs to, where that is known."""
 
+    info: DatasetInfo
     train: TensorSamples
     test: TensorSamples
-    classes: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.train.x.shape[1:])
-
-
-DATASETS = {
-    "digits": DatasetInfo(
-        "digits", model="mlp:64-32", partition="groups", rounds=20, local_steps=50, local_lr=0.05, target=0.9
-    )
-}
-
-
-def dataset_info(name: str) -> DatasetInfo:
-    if name not in DATASETS:
-        raise unknown("dataset", name, DATASETS)
-    return DATASETS[name]
-
-
-def load_dataset(name: str) -> Data:
-    """Load a dataset by name.
-
-    >>> data = load_dataset("digits")
-    >>> len(data.train), len(data.test), data.shape
-    (1437, 360, (8, 8))
-    """
-    dataset_info(name)
-    x, y = load_digits(return_X_y=True)
-    x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=0.2, stratify=y, random_state=0)
-
-    pixels = torch.as_tensor(x_train, dtype=torch.float32) / 16
-    prepare = Standardize(scale=1 / 16, mean=float(pixels.mean()), deviation=float(pixels.std()))
-
-    def samples(images: object, labels: object) -> TensorSamples:
-        compact = torch.as_tensor(images, dtype=torch.uint8).reshape(-1, 8, 8)
-        return TensorSamples(compact, torch.as_tensor(labels, dtype=torch.long), prepare)
-
-    return Data(samples(x_train, y_train), samples(x_test, y_test), classes=10)
+    users: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Standardize:
-    """Pixels to [0, 1], then to mean 0 and deviation 1 over the training set."""
+    """Pixels to [0, 1], then to mean 0 and deviation 1 over the training set, per channel."""
 
     scale: float
-    mean: float
-    deviation: float
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
 
     def __call__(self, images: Tensor) -> Tensor:
-        return images.float().mul_(self.scale).sub_(self.mean).div_(self.deviation)
+        mean = torch.tensor(self.mean, device=images.device)[:, None, None]
+        deviation = torch.tensor(self.deviation, device=images.device)[:, None, None]
+        return images.float().mul_(self.scale).sub_(mean).div_(deviation)
+
+
+def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
+    """Load a dataset by name, from the data folder unless it is embedded.
+
+    >>> data = load_dataset("digits")
+    >>> len(data.train), len(data.test), data.info.shape
+    (1437, 360, (1, 8, 8))
+    """
+    info = dataset_info(name)
+    if name == "digits":
+        return _digits(info)
+    tensors, facts = load_stored(info, data_folder(data_dir))
+    prepare: Callable[[Tensor], Tensor] = Tensor.long if name == "shakespeare" else Tensor.float
+    if "mean" in facts:
+        prepare = Standardize(1 / 255, tuple(facts["mean"]), tuple(facts["deviation"]))
+    train, test = (TensorSamples(tensors[part]["x"], tensors[part]["y"], prepare) for part in ("train", "test"))
+    return Data(info, train, test, tensors["train"].get("user"))
+
+
+def partition_of(data: Data, spec: str, clients: int, seed: int) -> Partition:
+    """Partition the training samples of a dataset."""
+    users = None if data.users is None else data.users.numpy()
+    return partition(spec, data.train.y.numpy(), clients, seed, users)
+
+
+def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSamples]:
+    """Your own samples, a pair of arrays or a ``datasets.Dataset``, as the clients of a federation.
+
+    >>> clients = split((torch.randn(100, 4), torch.arange(100) % 3), "dirichlet:0.5", clients=5)
+    >>> sum(len(client) for client in clients)
+    100
+    """
+    samples = as_samples(data)
+    if not isinstance(samples, TensorSamples):
+        raise InvalidInput("Only samples with labels at hand can be split: give a pair (x, y) of tensors or arrays.")
+    return [samples.subset(part) for part in partition(spec, samples.labels().numpy(), clients, seed).indices]
+
+
+def _digits(info: DatasetInfo) -> Data:
+    x, y = load_digits(return_X_y=True)
+    x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=0.2, stratify=y, random_state=0)
+    pixels = torch.as_tensor(x_train, dtype=torch.float32) / 16
+    prepare = Standardize(1 / 16, (float(pixels.mean()),), (float(pixels.std()),))
+
+    def samples(images: object, labels: object) -> TensorSamples:
+        compact = torch.as_tensor(images, dtype=torch.uint8).reshape(-1, 1, 8, 8)
+        return TensorSamples(compact, torch.as_tensor(labels, dtype=torch.uint8), prepare)
+
+    return Data(info, samples(x_train, y_train), samples(x_test, y_test))

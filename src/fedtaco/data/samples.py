@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
+from fedtaco.data.hub import hub_dataset_arrays
 from fedtaco.errors import InvalidInput
 
 
@@ -25,24 +26,40 @@ class Samples(Protocol):
 
 
 class TensorSamples:
-    """Samples in two tensors, kept compact and made ready per batch.
+    """Samples in two tensors, kept compact and made ready per batch; ``chosen`` restricts them without a copy.
 
     >>> samples = TensorSamples(torch.arange(6).reshape(3, 2), torch.tensor([0, 1, 0]), prepare=Tensor.float)
-    >>> samples.batch(torch.tensor([2]))
+    >>> samples.subset([1, 2]).batch(torch.tensor([1]))
     (tensor([[4., 5.]]), tensor([0]))
     """
 
-    def __init__(self, x: Tensor, y: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        prepare: Callable[[Tensor], Tensor] | None = None,
+        chosen: Tensor | None = None,
+    ) -> None:
         if len(x) != len(y):
             raise InvalidInput(f"There are {len(x)} inputs but {len(y)} targets; each input needs one.")
-        self.x, self.y, self.prepare = x, y, prepare
+        self.x, self.y, self.prepare, self.chosen = x, y, prepare, chosen
 
     def __len__(self) -> int:
-        return len(self.y)
+        return len(self.y) if self.chosen is None else len(self.chosen)
+
+    def subset(self, indices: Any) -> TensorSamples:
+        """A part of the samples, which shares their memory."""
+        part = torch.as_tensor(indices)
+        return TensorSamples(self.x, self.y, self.prepare, part if self.chosen is None else self.chosen[part])
+
+    def labels(self) -> Tensor:
+        return self.y if self.chosen is None else self.y[self.chosen]
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.x[indices]
-        return (x if self.prepare is None else self.prepare(x)), self.y[indices]
+        if self.chosen is not None:
+            indices = self.chosen[indices]
+        x, y = self.x[indices], self.y[indices]
+        return (x if self.prepare is None else self.prepare(x)), (y if y.is_floating_point() else y.long())
 
 
 class DatasetSamples:
@@ -68,12 +85,19 @@ def as_samples(data: object) -> Samples:
     if isinstance(data, tuple) and len(data) == 2:
         x, y = (torch.as_tensor(part) for part in data)
         return TensorSamples(x, y)
+    if hasattr(data, "column_names") and hasattr(data, "select_columns"):
+        inputs, labels = (torch.from_numpy(array) for array in hub_dataset_arrays(data))
+        return TensorSamples(inputs, labels, _unit_scale if inputs.dtype == torch.uint8 else None)
     if isinstance(data, Dataset) and hasattr(data, "__len__"):
         return DatasetSamples(data)
     raise InvalidInput(
         f"Cannot read samples from {type(data).__name__}; give a pair (x, y) of tensors "
-        "or a torch Dataset with a length that yields such pairs."
+        "a torch Dataset with a length that yields such pairs, or a datasets.Dataset with two columns."
     )
+
+
+def _unit_scale(images: Tensor) -> Tensor:
+    return images.float() / 255
 
 
 def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int) -> Tensor:

@@ -35,6 +35,7 @@ def run_comparison(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    data_dir: Path | None = None,
     on_round: Callable[[Experiment, RoundRecord], None],
 ) -> list[dict[str, Any]]:
     """Run all, each in a folder of its own below ``out``, and return their summaries.
@@ -53,6 +54,6 @@ def run_comparison(
 
         if not (resume and folder.summary()):
             with suppress(RunStopped):
-                run_experiment(experiment, folder, resume=resume, overwrite=overwrite, on_round=tell)
+                run_experiment(experiment, folder, resume=resume, overwrite=overwrite, data_dir=data_dir, on_round=tell)
         summaries.append(folder.summary() or {})
     return summaries

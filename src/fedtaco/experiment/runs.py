@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedtaco.data import Data, Partition, TensorSamples, dataset_info, load_dataset, partition
+from fedtaco.data import Partition, dataset_info, load_dataset, partition_of
 from fedtaco.errors import RunStopped
 from fedtaco.experiment.build import build_detector, build_method, method_spec, parameters_of
 from fedtaco.experiment.config import Experiment
@@ -33,6 +33,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    data_dir: str | Path | None = None,
     on_round: OnRound | None = None,
     **settings: Any,
 ) -> Result:
@@ -40,7 +41,8 @@ def run(
 
     ``settings`` are the fields of :class:`Experiment`: dataset, model, partition, clients, rounds,
     local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, seed and
-    parameters. With ``out`` everything is recorded in that run folder.
+    parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is where datasets
+    are looked for.
 
     >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
     >>> len(result.history)
@@ -52,7 +54,7 @@ def run(
         method = method_spec(method)
     config = Experiment.of(method=method, **settings)
     folder = None if out is None else RunFolder(out)
-    return run_experiment(config, folder, resume=resume, overwrite=overwrite, on_round=on_round)
+    return run_experiment(config, folder, resume=resume, overwrite=overwrite, data_dir=data_dir, on_round=on_round)
 
 
 def run_experiment(
@@ -61,12 +63,13 @@ def run_experiment(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    data_dir: str | Path | None = None,
     on_round: OnRound | None = None,
 ) -> Result:
     """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
     if folder is not None:
         folder.claim(config.stored(), resume=resume, overwrite=overwrite)
-    bench = Bench.of(config)
+    bench = Bench.of(config, data_dir)
     history, state = History(), bench.federation.begin()
     if folder is not None:
         if resume and folder.exists():
@@ -101,8 +104,7 @@ def load(path: str | Path) -> Result:
     """Read a finished run back from its folder: history and model."""
     folder = RunFolder(path)
     config = Experiment.of(**{k: v for k, v in folder.config().items() if k not in {"schema", "fedtaco"}})
-    data = load_dataset(config.dataset)
-    model, output = (load_model(_build(config, data), folder.model_path(name)) for name in ("model", "output"))
+    model, output = (load_model(_build(config), folder.model_path(name)) for name in ("model", "output"))
     return Result(build_method(config.method, config.parameters), folder.history(), model.eval(), output.eval())
 
 
@@ -115,13 +117,13 @@ class Bench:
     federation: Federation
 
     @classmethod
-    def of(cls, config: Experiment) -> Bench:
-        data = load_dataset(config.dataset)
-        split = partition(config.partition, data.train.y.numpy(), config.clients, config.seed)
-        clients = [_subset(data.train, indices) for indices in split.indices]
+    def of(cls, config: Experiment, data_dir: str | Path | None = None) -> Bench:
+        data = load_dataset(config.dataset, data_dir)
+        split = partition_of(data, config.partition, config.clients, config.seed)
+        clients = [data.train.subset(indices) for indices in split.indices]
         federation = Federation(
             build_method(config.method, config.parameters),
-            FlatModel(_build(config, data)),
+            FlatModel(_build(config)),
             clients,
             data.test,
             plan_of(config, len(clients), cross_entropy),
@@ -137,13 +139,9 @@ class Bench:
         return {"method": name, "stopped": stopped, **summarize(history, target, self.partition.groups)}
 
 
-def _build(config: Experiment, data: Data) -> nn.Module:
-    return build_model(config.model, data.shape, data.classes, torch_seed(config.seed, "model"))
-
-
-def _subset(samples: TensorSamples, indices: Any) -> TensorSamples:
-    chosen = torch.from_numpy(indices)
-    return TensorSamples(samples.x[chosen], samples.y[chosen], samples.prepare)
+def _build(config: Experiment) -> nn.Module:
+    info = dataset_info(config.dataset)
+    return build_model(config.model, info.shape, info.classes, torch_seed(config.seed, "model"))
 
 
 def _parameters(model: nn.Module) -> Arrays:

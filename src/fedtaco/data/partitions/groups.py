@@ -1,36 +1,17 @@
-"""Partitions: which client holds which training sample. Each sample goes to exactly one client."""
+"""The paper's synthetic label groups."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from fedtaco.errors import InvalidInput, unknown
-from fedtaco.randomness import generator
-
-Labels = npt.NDArray[np.int64]
-Indices = npt.NDArray[np.int64]
+from fedtaco.data.partitions.base import Indices, Labels, Partition
+from fedtaco.errors import InvalidInput
 
 GROUP_NAMES = ("A", "B", "C")
 GROUP_CLIENTS = (0.35, 0.35, 0.30)
 GROUP_LABELS = (0.1, 0.2, 0.5)
-"""The paper's synthetic groups: which part of the labels a client of each group holds."""
-
-
-@dataclass(frozen=True)
-class Partition:
-    """The samples of each client, and the group it belongs to where the partition has groups."""
-
-    indices: list[Indices]
-    groups: list[str] | None = None
-
-
-def iid(labels: Labels, clients: int, rng: np.random.Generator) -> Partition:
-    """Equal random parts."""
-    return Partition(np.array_split(rng.permutation(len(labels)), clients))
+"""Which part of the labels a client of each group holds."""
 
 
 def label_groups(labels: Labels, clients: int, rng: np.random.Generator) -> Partition:
@@ -105,33 +86,3 @@ def _split_by_affinity(
         for client, piece in enumerate(np.split(samples, cuts)):
             parts[client].append(piece)
     return [np.concatenate(pieces) for pieces in parts]
-
-
-PARTITIONS: dict[str, Callable[[Labels, int, np.random.Generator], Partition]] = {
-    "groups": label_groups,
-    "iid": iid,
-}
-
-
-def check_partition(spec: str) -> None:
-    """Refuse a partition that :func:`partition` does not know."""
-    if spec not in PARTITIONS:
-        raise unknown("partition", spec, PARTITIONS)
-
-
-def partition(spec: str, labels: Labels, clients: int, seed: int) -> Partition:
-    """Split the samples with these labels over clients, as ``spec`` says.
-
-    >>> [len(part) for part in partition("iid", np.zeros(10, int), clients=3, seed=0).indices]
-    [4, 3, 3]
-    """
-    check_partition(spec)
-    if clients > len(labels):
-        raise InvalidInput(f"clients is {clients}, more than the {len(labels)} training samples.")
-    result = PARTITIONS[spec](labels, clients, generator(seed, "partition"))
-    for client, indices in enumerate(result.indices):
-        if len(indices) == 0:
-            raise InvalidInput(
-                f"The partition {spec} leaves client {client} of {clients} without samples; use fewer clients."
-            )
-    return result

@@ -1,0 +1,66 @@
+"""ResNet-18 (He et al., 2016) for small images: a 3×3 stem and no pooling before the blocks.
+
+Its norm is GroupNorm with two groups by default, so that the model has no buffers and an upload is
+all there is to it; ``resnet18:batchnorm`` has BatchNorm, whose statistics the server averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from fedtaco.errors import InvalidInput
+
+Norm = Callable[[int], nn.Module]
+
+
+def _group_norm(channels: int) -> nn.Module:
+    return nn.GroupNorm(2, channels)
+
+
+NORMS: dict[str, Norm] = {"groupnorm": _group_norm, "batchnorm": nn.BatchNorm2d}
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions and a short cut around them."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int, norm: Norm) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False)
+        self.norm1 = norm(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = norm(channels)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels_in != channels:
+            self.shortcut = nn.Sequential(nn.Conv2d(channels_in, channels, 1, stride, bias=False), norm(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = relu(self.norm1(self.conv1(x)))
+        return relu(self.norm2(self.conv2(out)) + self.shortcut(x))
+
+
+def resnet18(shape: tuple[int, ...], classes: int, norm: str = "groupnorm") -> nn.Module:
+    """Two blocks each of 64, 128, 256 and 512 channels, then the mean over the image.
+
+    >>> sum(p.numel() for p in resnet18((3, 32, 32), 100).parameters())
+    11220132
+    """
+    if len(shape) != 3:
+        raise InvalidInput(f"resnet18 takes images, not inputs of shape {shape}; try mlp.")
+    make = NORMS[norm]
+    blocks: list[nn.Module] = []
+    before = 64
+    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        blocks += [BasicBlock(before, channels, stride, make), BasicBlock(channels, channels, 1, make)]
+        before = channels
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
+        make(64),
+        nn.ReLU(),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(512, classes),
+    )
