@@ -7,7 +7,19 @@ if TYPE_CHECKING:
     from fedtaco.data import split
     from fedtaco.errors import InvalidInput, RunStopped
     from fedtaco.experiment import Experiment, Result, load, load_model, run, save_model, train
-    from fedtaco.methods import METHODS, Method, Taco, parameter
+    from fedtaco.methods import (
+        METHODS,
+        Cost,
+        FedAcg,
+        FedAvg,
+        FedProx,
+        FoolsGold,
+        Method,
+        Scaffold,
+        Stem,
+        Taco,
+        parameter,
+    )
     from fedtaco.records import ClientRecord, History, RoundRecord
 
 __version__ = "0.1.0"
@@ -15,13 +27,20 @@ __version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "ClientRecord",
+    "Cost",
     "Experiment",
+    "FedAcg",
+    "FedAvg",
+    "FedProx",
+    "FoolsGold",
     "History",
     "InvalidInput",
     "Method",
     "Result",
     "RoundRecord",
     "RunStopped",
+    "Scaffold",
+    "Stem",
     "Taco",
     "__version__",
     "load",

@@ -27,6 +27,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInput:
     "There is no method 'tako'; did you mean 'taco'? Known: fedavg, taco."
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else "."
     return InvalidInput(f"There is no {kind} '{name}'{hint} Known: {', '.join(names)}.")

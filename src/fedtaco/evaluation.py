@@ -29,7 +29,7 @@ def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, bu
     with torch.no_grad():
         for part in torch.split(torch.arange(len(samples)), BATCH):
             x, y = samples.batch(part)
-            prediction = model.module(x)
+            prediction = model.predict(x)
             total += float(loss(prediction, y)) * len(part)
             classes = classes and not y.is_floating_point()
             if classes:

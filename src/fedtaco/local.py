@@ -75,8 +75,12 @@ class Worker:
 
     def run(self, method: Method, assignment: Assignment, job: Job) -> Reply:
         client = _ClientAtWork(self, assignment, job)
-        with torch.no_grad():
-            return client.survey(method) if assignment.phase == "survey" else client.train(method)
+        try:
+            with torch.no_grad():
+                return client.survey(method) if assignment.phase == "survey" else client.train(method)
+        except Exception as error:
+            error.add_note(f"This happened to client {job.client} in round {assignment.round} of {method.name}.")
+            raise
 
 
 class _ClientAtWork:

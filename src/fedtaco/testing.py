@@ -6,6 +6,7 @@ first one that fails.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,7 +30,38 @@ ROUNDS, STEPS, LOCAL_LR = 4, 3, 0.1
 def check_method(method: Method) -> None:
     """Hold a method to the whole contract."""
     for check in CONTRACT:
-        check(method)
+        try:
+            check(method)
+        except AssertionError:
+            raise
+        except Exception as error:
+            rule = check.__name__.replace("_", " ")
+            raise AssertionError(f"{method.name} fails '{rule}' with {type(error).__name__}: {error}") from error
+
+
+def hooks_are_well_formed(method: Method) -> None:
+    """Hooks are spelt right and give named tensors; an upload holds ``update``, and all memory is kept."""
+    hooks = {name for name in dir(Method) if not name.startswith("_")}
+    for name in {name for name in dir(method) if not name.startswith("_")} - hooks:
+        near = difflib.get_close_matches(name, hooks, n=1, cutoff=0.85)
+        assert not near, f"{method.name}: '{name}' is no hook; did you mean '{near[0]}'?"
+    federation = make_federation(method)
+    server = federation.begin().server
+    declared = method.client_memory(server.weights, setting())
+    for whose, memory in (("server_memory", server.memory), ("client_memory", declared)):
+        for name, value in memory.items():
+            kind = type(value).__name__
+            assert isinstance(value, Tensor), f"{method.name}: {whose} gives '{name}' as {kind}, not as a tensor"
+    if method.surveys:
+        return
+    sent = method.broadcast(server, torch.arange(CLIENTS))
+    numbers = {name: values[0] for name, values in sent.scalars.items()}
+    answer = _by_hand(method, sent, numbers, declared, torch.ones(1, dtype=torch.float64))
+    assert isinstance(answer, tuple) and len(answer) == 2, f"{method.name}: finish must give a pair (upload, memory)"
+    assert "update" in method.decode(answer[0]), f"{method.name}: the upload holds no 'update'"
+    assert set(answer[1]) == set(declared), (
+        f"{method.name}: client_memory names {sorted(declared)}, but finish keeps {sorted(answer[1])}"
+    )
 
 
 def same_seed_same_result(method: Method) -> None:
@@ -177,6 +209,7 @@ def cost_is_as_stated(method: Method) -> None:
 
 
 CONTRACT: tuple[Callable[[Method], None], ...] = (
+    hooks_are_well_formed,
     same_seed_same_result,
     order_of_work_does_not_matter,
     numbering_of_clients_does_not_matter,

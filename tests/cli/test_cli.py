@@ -76,7 +76,37 @@ def test_a_diverging_run_exits_with_3_and_keeps_its_records(fedtaco, tmp_path):
     assert done.returncode == 3
     assert "Round 1 of fedprox" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "is in x." in done.stderr
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["stopped"]
+
+
+def test_compare_refuses_what_it_cannot_do(fedtaco, tmp_path):
+    assert "methods is empty" in fedtaco("compare", "--methods", ",").stderr
+    assert "more than once" in fedtaco("compare", "--methods", "taco,taco").stderr
+    assert "seeds is 0" in fedtaco("compare", "--seeds", "0").stderr
+    fedtaco("run", "--method", "fedavg", *QUICK, "--out", "one")
+    assert "holds a single run" in fedtaco("compare", *QUICK, "--out", "one", "--resume").stderr
+
+
+def test_the_table_says_what_happened(fedtaco):
+    strict = ["--detector", "paper", "--set", "taco.kappa=0.5", "--set", "taco.max_strikes=2"]
+    settings = ["--methods", "taco", "--rounds", "3", "--local-steps", "2", "--seeds", "2", *strict]
+    shown = fedtaco("compare", *settings).stdout.replace("\n", " ")
+    assert "clients were expelled" in shown
+    runs = json.loads(fedtaco("compare", *settings, "--resume", "--format", "json").stdout)["runs"]
+    assert [run["seed"] for run in runs] == [0, 1]
+    z = sum(run["output_accuracy"] for run in runs) / 2
+    assert f"own output z: {z:.1%}" in shown
+
+
+def test_an_interrupt_says_how_to_go_on(fedtaco, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedtaco.cli.actions.run_experiment", interrupt)
+    done = fedtaco("run", *QUICK)
+    assert done.returncode == 130
+    assert "--resume goes on" in done.stderr
 
 
 def test_methods_are_listed_with_their_cost(fedtaco):
@@ -119,6 +149,12 @@ def test_methods_are_listed_with_their_cost(fedtaco):
         (["--method", "json:dumps"], "is not a method"),
         (["--method", "json:Nothing"], "has no class 'Nothing'"),
         (["--metod", "taco"], "No such option"),
+        (["--method", "TACO"], "did you mean 'taco'"),
+        (["--method", "./own.py:Thing"], "Write it as package.module:Class"),
+        (["--out", "/proc/nowhere/run"], "Cannot write to /proc/nowhere/run"),
+        (["--resume", "--overwrite"], "not both"),
+        (["--target", "90"], "target is 90.0"),
+        (["--seed", "99999999999999999999"], "seed is"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -148,3 +184,37 @@ def test_the_installed_command_exits_with_the_code(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "Error: local_steps is 0; it must be greater than or equal to 1.\n"
+
+
+def test_data_is_listed_shown_and_drawn(fedtaco, tmp_path):
+    rows = json.loads(fedtaco("data", "list", "--data-dir", ".", "--format", "json").stdout)
+    assert {row["name"]: row["at_hand"] for row in rows}["digits"] == "embedded"
+    assert len(rows) == 11
+    table = fedtaco("data", "list", "--data-dir", ".").stdout
+    assert "shakespeare" in table
+    shown = fedtaco("data", "show", "--partition", "dirichlet:0.1", "--clients", "5", "--out", "labels.png")
+    assert shown.returncode == 0, shown.stderr
+    assert "from the overall one" in shown.stdout
+    assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")
+    counts = json.loads(fedtaco("data", "show", "--clients", "5", "--format", "json").stdout)["counts"]
+    assert sum(map(sum, counts)) == 1437
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "--dataset", "mnst"], "did you mean 'mnist'"),
+        (["show", "--dataset", "mnist", "--data-dir", "here"], "fedtaco data fetch mnist"),
+        (["show", "--partition", "dirichlet"], "takes a number above 0"),
+        (["show", "--out", "labels.txt"], "must end in .png, .svg or .pdf"),
+        (["fetch", "mnst"], "did you mean 'mnist'"),
+        (["fetch", "digits"], "nothing to fetch"),
+        (["fetch", "adult", "--from", "file:///nowhere.zip", "--data-dir", "here"], "Adult could not be fetched"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_data_requests_are_a_sentence(fedtaco, tmp_path, arguments, words):
+    done = fedtaco("data", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,6 +64,38 @@ def test_a_finished_run_is_read_back(tmp_path):
     assert loaded.history == result.history
 
 
+def test_a_run_that_stopped_is_read_back_too(tmp_path):
+    with pytest.raises(fedtaco.RunStopped):
+        fedtaco.run("taco", out=tmp_path / "run", **QUICK | {"local_lr": 1e9, "rounds": 9})
+    assert len(fedtaco.load(tmp_path / "run").history) < 9
+
+
+def test_a_run_is_read_back_without_its_method(tmp_path, monkeypatch):
+    (tmp_path / "gone.py").write_text((Path(__file__).parents[2] / "examples" / "own_method.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    fedtaco.run("gone:Clipped", out=tmp_path / "run", **QUICK)
+    (tmp_path / "gone.py").unlink()
+    monkeypatch.delitem(sys.modules, "gone")
+    assert len(fedtaco.load(tmp_path / "run").history) == 3
+
+
+def test_damaged_folders_are_named(tmp_path):
+    out = tmp_path / "run"
+    fedtaco.run("fedavg", out=out, **QUICK)
+    rounds = (out / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (out / "rounds.jsonl").write_text("".join(rounds[:1] + rounds[2:]))
+    with pytest.raises(InvalidInput, match=r"rounds\.jsonl lacks some of the 3 rounds"):
+        fedtaco.run("fedavg", out=out, resume=True, **QUICK)
+    state = out / "checkpoint" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:20])
+    with pytest.raises(InvalidInput, match=r"state\.safetensors is damaged"):
+        fedtaco.run("fedavg", out=out, resume=True, **QUICK)
+    (out / "config.toml").write_text("schema = ")
+    with pytest.raises(InvalidInput, match=r"config\.toml is damaged"):
+        fedtaco.run("fedavg", out=out, resume=True, **QUICK)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_an_interrupted_run_ends_where_an_unbroken_one_does(tmp_path, method):
     class Interrupt(Exception):
@@ -83,13 +117,15 @@ def test_an_interrupted_run_ends_where_an_unbroken_one_does(tmp_path, method):
     assert untimed(resumed.history.table()) == untimed(whole.history.table())
     assert untimed(resumed.history.client_table()) == untimed(whole.history.client_table())
     assert resumed.history == RunFolder(tmp_path / "broken").history()
+    lines = (tmp_path / "broken" / "clients.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["schema"] == 1 for line in lines)
 
 
 def test_a_folder_with_another_run_is_left_alone(tmp_path):
     out = tmp_path / "run"
     fedtaco.run("fedavg", out=out, **QUICK)
     before = (out / "rounds.jsonl").read_bytes()
-    with pytest.raises(InvalidInput, match="holds a run already; go on with it by --resume"):
+    with pytest.raises(InvalidInput, match=r"holds a run already; go on with it \(resume\)"):
         fedtaco.run("fedavg", out=out, **QUICK)
     with pytest.raises(InvalidInput, match="local_steps is 2 there and 4 here"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK | {"local_steps": 4})

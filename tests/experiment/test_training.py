@@ -132,11 +132,60 @@ def test_divergence_stops_with_what_was_recorded():
         ({"method": "tacco"}, "did you mean 'taco'"),
         ({"detector": "gaurd"}, "There is no detector 'gaurd'"),
         ({"clients": [*clients(), (torch.empty(0, 5), torch.empty(0))]}, "Client 4 has no samples"),
+        ({"clients": [(torch.randn(9, 7), torch.zeros(9))]}, r"samples of client 0 \(inputs \(2, 7\)"),
+        ({"clients": [(torch.randn(9, 5), torch.full((9,), 3))]}, "Target 3 is out of bounds"),
+        ({"clients": [["a", "b", "c"]]}, "Cannot read samples from list"),
+        ({"model": torch.nn.LazyLinear(3)}, "lazy layers"),
+        ({"model": torch.relu}, "give a torch.nn.Module"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(changes, words):
     with pytest.raises(InvalidInput, match=words):
         train(**changes)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+def test_inputs_are_taken_in_the_models_type(kind):
+    assert len(train(clients=[(x.to(kind), y.int()) for x, y in clients()]).history) == 3
+
+
+def test_a_method_may_be_given_as_a_class_or_by_name():
+    model = nn.Linear(5, 3)
+    histories = [train(model=model, method=method).history.column("loss") for method in (Taco, Taco(), "taco")]
+    assert histories[0] == histories[1] == histories[2]
+
+
+def test_a_dataset_must_yield_pairs():
+    class Dicts(torch.utils.data.Dataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return {"x": 1}
+
+    with pytest.raises(InvalidInput, match="yields a dict; it must yield pairs"):
+        train(clients=[Dicts()])
+
+
+def test_an_error_inside_training_names_the_client():
+    def loss(prediction, target):
+        if (target == 77).any():
+            raise ValueError("no such ward")
+        return nn.functional.cross_entropy(prediction, target)
+
+    own = clients()
+    own[2] = (own[2][0], torch.full((30,), 77))
+    with pytest.raises(ValueError, match="no such ward") as error:
+        train(clients=own, loss=loss, method="fedavg")
+    assert error.value.__notes__ == ["This happened to client 2 in round 1 of fedavg."]
+
+
+def test_records_read_well():
+    history = train().history
+    assert repr(history).startswith("<History of 3 rounds")
+    assert history[-1].round == 3
+    with pytest.raises(InvalidInput, match="did you mean 'accuracy'"):
+        history.column("acuracy")
 
 
 def test_no_clients_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtaco.cli.progress import errors, progress
+from fedtaco.errors import RunStopped
+from fedtaco.experiment.build import method_class
 from fedtaco.experiment.comparison import plan_comparison, run_comparison
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.runs import run_experiment
-from fedtaco.records import RunFolder
-from fedtaco.report import compare_runs
+from fedtaco.records import RoundRecord, RunFolder
+from fedtaco.report import Comparison, compare_runs
 
 
 def run_one(
@@ -23,17 +26,20 @@ def run_one(
     """Run one experiment with a progress bar; its summary and folder."""
     data_dir = settings.pop("data_dir")
     experiment = Experiment.of(**settings)
-    name = experiment.method.rpartition(":")[2]
+    name = method_class(experiment.method).name
     folder = RunFolder(out or Path("runs") / f"{experiment.dataset}-{name}-seed{experiment.seed}")
-    with progress(experiment.rounds) as tell:
-        run_experiment(
-            experiment,
-            folder,
-            resume=resume,
-            overwrite=overwrite,
-            data_dir=data_dir,
-            on_round=lambda record: tell(name, record),
-        )
+    try:
+        with progress(experiment.rounds) as tell:
+            run_experiment(
+                experiment,
+                folder,
+                resume=resume,
+                overwrite=overwrite,
+                data_dir=data_dir,
+                on_round=lambda record: tell(name, record, record.round),
+            )
+    except RunStopped as stop:
+        raise RunStopped(f"{stop} What was recorded is in {folder.path}.") from stop
     summary = folder.summary()
     assert summary is not None
     return summary, folder.path
@@ -52,6 +58,11 @@ def compare(
     data_dir = settings.pop("data_dir")
     experiments = plan_comparison(methods, seeds, **settings)
     folder = out or Path("runs") / settings["dataset"]
+    before = dict(zip(map(id, experiments), accumulate((one.rounds for one in experiments), initial=0), strict=False))
+
+    def tell_of(experiment: Experiment, record: RoundRecord) -> None:
+        tell(f"{experiment.method} seed {experiment.seed}", record, before[id(experiment)] + record.round)
+
     with progress(sum(experiment.rounds for experiment in experiments)) as tell:
         summaries = run_comparison(
             experiments,
@@ -59,7 +70,7 @@ def compare(
             resume=resume,
             overwrite=overwrite,
             data_dir=data_dir,
-            on_round=lambda experiment, record: tell(f"{experiment.method} seed {experiment.seed}", record),
+            on_round=tell_of,
         )
     for summary in summaries:
         if summary["stopped"]:
@@ -72,7 +83,7 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     rows = compare_runs(summaries)
     groups = sorted({group for row in rows for group in row.alpha})
     target = summaries[0]["target"]
-    table = Table(title=None, caption=_caption(summaries, target), caption_justify="left")
+    table = Table(caption=_caption(rows, summaries), caption_justify="left")
     table.add_column("method")
     table.add_column("final accuracy", justify="right")
     table.add_column(f"rounds to {target:.0%}", justify="right")
@@ -92,14 +103,26 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     Console().print(table)
 
 
-def _caption(summaries: Sequence[Mapping[str, Any]], target: float) -> str:
-    rounds = max(summary["rounds"] for summary in summaries)
-    parts = [f"Test accuracy after {rounds} rounds; client seconds: the slowest client's, summed over rounds."]
-    marks = {row.rounds_to_target for row in compare_runs(summaries)}
+def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]]) -> str:
+    rounds, target = max(summary["rounds"] for summary in summaries), summaries[0]["target"]
+    seeds = max(row.seeds for row in rows)
+    over_seeds = f", mean ± deviation over {seeds} seeds" if seeds > 1 else ""
+    parts = [
+        f"Test accuracy after {rounds} round{'' if rounds == 1 else 's'}{over_seeds}. Client seconds: the slowest "
+        "client's, summed over rounds. α: TACO's coefficient, the larger the more an upload is in line with the others."
+    ]
+    if "C" in rows[0].alpha:
+        parts.append("A, B, C: the clients with 10, 20 and 50 % of the labels.")
+    marks = {row.rounds_to_target for row in rows}
     if any(mark.endswith("+") for mark in marks):
         parts.append(f"{rounds}+: not reached in {rounds} rounds.")
     if "×" in marks:
-        parts.append(f"×: diverged, or ended below {0.9 * target:.0%}.")
-    outputs = [s for s in summaries if s["output_accuracy"] is not None]
-    parts += [f"{s['method']}'s own output z: {s['output_accuracy']:.1%}." for s in outputs[:1]]
+        parts.append(f"×: diverged, or ended below nine tenths of {target:.0%}.")
+    for row in rows:
+        if row.output_accuracy is not None:
+            parts.append(f"{row.method}'s own output z: {row.output_accuracy:.1%}.")
+        if row.expelled:
+            parts.append(f"{row.method}: {row.expelled} clients were expelled.")
+        if row.dropped_uploads:
+            parts.append(f"{row.method}: {row.dropped_uploads} uploads were left out.")
     return " ".join(parts)

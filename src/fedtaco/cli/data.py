@@ -94,7 +94,8 @@ def show(
     from fedtaco.report.labels import draw_labels, heterogeneity, label_counts  # noqa: PLC0415
 
     spec = partition or dataset_info(dataset).partition
-    data = load_dataset(dataset, data_dir)
+    with Console(stderr=True).status(f"Reading {dataset}"):
+        data = load_dataset(dataset, data_dir)
     split = partition_of(data, spec, clients, seed)
     counts = label_counts(data.train.y.numpy(), split.indices, data.info.classes)
     figures = heterogeneity(counts)

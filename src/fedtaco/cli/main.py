@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from fedtaco import __version__
 from fedtaco.cli import data
@@ -25,19 +27,24 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+INTERRUPTED = 130
 PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
 
 
 def main() -> None:
     """Run the command line; what a person can mend is said in one sentence."""
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
-        app()
-    except (InvalidInput, RunStopped) as problem:
-        Console(stderr=True, soft_wrap=True).print(f"[red]Error:[/red] {problem}", highlight=False)
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            errors.print("Stopped. Finished rounds are kept: the same command with --resume goes on after them.")
+        sys.exit(code)
+    except click.ClickException as problem:
+        errors.print("[red]Error:[/red]", problem.format_message(), markup=True)
         sys.exit(problem.exit_code)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("Stopped. The finished rounds are kept: go on with --resume.")
-        sys.exit(130)
+    except (InvalidInput, RunStopped) as problem:
+        errors.print("[red]Error:[/red]", escape(str(problem)))
+        sys.exit(problem.exit_code)
 
 
 @app.callback(invoke_without_command=True)
@@ -102,7 +109,7 @@ def compare(
     from fedtaco.cli import actions  # noqa: PLC0415
 
     first = settings.pop("seed")
-    names = [name.strip() for name in methods.split(",")]
+    names = [name.strip() for name in methods.split(",") if name.strip()]
     summaries, folder = actions.compare(
         names, range(first, first + seeds), settings, out, resume=resume, overwrite=overwrite
     )

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtaco.methods import METHODS, Cost, domains
+from fedtaco.trust import PaperDetector
 
 
 def method_rows() -> list[dict[str, Any]]:
@@ -48,9 +49,11 @@ def print_methods() -> None:
     parameters.add_column("meaning")
     for name, kind in METHODS.items():
         costs.add_row(name, kind.summary, *cost_cells(kind.cost))
-        for parameter, domain in domains(kind).items():
-            default = getattr(kind(), parameter)
-            parameters.add_row(f"{name}.{parameter}", "auto" if default is None else str(default), domain.help)
+    owners: list[tuple[str, Any]] = [(name, kind) for name, kind in METHODS.items()]
+    for space, owner in (*owners, (PaperDetector.namespace, PaperDetector)):
+        for parameter, domain in domains(owner).items():
+            default = getattr(owner(), parameter)
+            parameters.add_row(f"{space}.{parameter}", "–" if default is None else str(default), domain.help)
     Console().print(costs, parameters)
 
 

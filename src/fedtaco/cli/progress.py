@@ -17,7 +17,7 @@ errors = Console(stderr=True)
 class Tell(Protocol):
     """Tells the progress bar of a finished round."""
 
-    def __call__(self, title: str, record: RoundRecord) -> None: ...
+    def __call__(self, title: str, record: RoundRecord, done: int) -> None: ...
 
 
 @contextmanager
@@ -35,9 +35,9 @@ def progress(rounds: int) -> Iterator[Tell]:
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("starting", total=rounds)
 
-        def tell(title: str, record: RoundRecord) -> None:
+        def tell(title: str, record: RoundRecord, done: int) -> None:
             accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
-            bar.update(task, advance=1, description=f"{title}{accuracy}")
+            bar.update(task, completed=done, description=f"{title}{accuracy}")
             for client, reason in record.dropped.items():
                 bar.console.print(f"{title}, round {record.round}: client {client} left out, {reason}.", style="yellow")
 

@@ -72,8 +72,11 @@ class DatasetSamples:
         return len(cast(Sized, self.dataset))
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = default_collate([self.dataset[int(i)] for i in indices])
-        return x, y
+        items = [self.dataset[int(i)] for i in indices]
+        if not isinstance(items[0], tuple | list) or len(items[0]) != 2:
+            raise InvalidInput(f"The dataset yields a {type(items[0]).__name__}; it must yield pairs (input, target).")
+        x, y = default_collate(items)
+        return x, (y if y.is_floating_point() else y.long())
 
 
 def as_samples(data: object) -> Samples:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.methods import METHODS, Method, domains
+from fedtaco.methods import METHODS, Method, check_method_class, domains
 from fedtaco.trust import DETECTORS, PaperDetector
 
 Parameters = Mapping[str, float | str]
@@ -27,12 +27,17 @@ def method_class(name: str) -> type[Method]:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except ImportError as error:
-        raise InvalidInput(f"Cannot import '{module_name}' for the method '{name}': {error}.") from error
+    except (ImportError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"Cannot import '{module_name}' for the method '{name}': {error}. Write it as package.module:Class."
+        ) from error
     except AttributeError:
         raise InvalidInput(f"The module '{module_name}' has no class '{class_name}'.") from None
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InvalidInput(f"'{name}' is not a method: derive it from fedtaco.Method.")
+    check_method_class(found)
+    if METHODS.get(found.name, found) is not found:
+        raise InvalidInput(f"The name '{found.name}' of the method '{name}' belongs to fedtaco's own; choose another.")
     return found
 
 
@@ -40,6 +45,13 @@ def method_spec(method: Method) -> str:
     """The name by which :func:`method_class` finds the class of a method again."""
     kind = type(method)
     return kind.name if METHODS.get(kind.name) is kind else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def as_method(method: Method | type[Method] | str) -> Method:
+    """A method from itself, its class or its name."""
+    if isinstance(method, str):
+        return method_class(method)()
+    return method() if isinstance(method, type) else method
 
 
 def build_method(name: str, parameters: Parameters) -> Method:

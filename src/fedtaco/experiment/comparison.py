@@ -16,6 +16,8 @@ from fedtaco.records import RoundRecord, RunFolder
 
 def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: Any) -> list[Experiment]:
     """One experiment per method and seed; each takes those of the parameters that are its own."""
+    if not methods:
+        raise InvalidInput("methods is empty; name at least one, as fedavg,taco.")
     names = [method_class(method).name for method in methods]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -43,6 +45,8 @@ def run_comparison(
     A run that diverges says so in its summary and does not stop the others; a finished one is not
     run again when resumed.
     """
+    if RunFolder(out).exists():
+        raise InvalidInput(f"{out} holds a single run; choose another folder (out) for a comparison.")
     folders = [RunFolder(out / f"{method_class(one.method).name}-seed{one.seed}") for one in experiments]
     for experiment, folder in zip(experiments, folders, strict=True):
         folder.claim(experiment.stored(), resume=resume, overwrite=overwrite)
@@ -55,5 +59,5 @@ def run_comparison(
         if not (resume and folder.summary()):
             with suppress(RunStopped):
                 run_experiment(experiment, folder, resume=resume, overwrite=overwrite, data_dir=data_dir, on_round=tell)
-        summaries.append(folder.summary() or {})
+        summaries.append({"folder": str(folder.path), **(folder.summary() or {})})
     return summaries

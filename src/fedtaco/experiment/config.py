@@ -32,7 +32,7 @@ class Training(BaseModel):
     weighting: Weighting = "uniform"
     participation: Fraction = 1.0
     detector: str = "off"
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
 class Experiment(Training):
@@ -49,6 +49,7 @@ class Experiment(Training):
     partition: str
     clients: Count = 20
     engine: Literal["serial"] = "serial"
+    target: Fraction
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
 
     @classmethod
@@ -63,6 +64,7 @@ class Experiment(Training):
             "rounds": info.rounds,
             "local_steps": info.local_steps,
             "local_lr": info.local_lr,
+            "target": info.target,
         }
         config = checked(cls, {**defaults, **given})
         check_model(config.model)

@@ -9,7 +9,6 @@ from safetensors.torch import load_model as _load
 from safetensors.torch import save_model as _save
 from torch import nn
 
-from fedtaco.methods import Method
 from fedtaco.records import History
 
 
@@ -21,7 +20,6 @@ class Result:
     for all but TACO, whose z looks one step ahead. Curves and targets are those of ``model``.
     """
 
-    method: Method
     history: History
     model: nn.Module
     output_model: nn.Module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Partition, dataset_info, load_dataset, partition_of
-from fedtaco.errors import RunStopped
-from fedtaco.experiment.build import build_detector, build_method, method_spec, parameters_of
+from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.experiment.build import as_method, build_detector, build_method, method_spec, parameters_of
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
 from fedtaco.experiment.training import plan_of, result_of
@@ -28,7 +29,7 @@ OnRound = Callable[[RoundRecord], None]
 
 
 def run(
-    method: Method | str = "taco",
+    method: Method | type[Method] | str = "taco",
     *,
     out: str | Path | None = None,
     resume: bool = False,
@@ -48,7 +49,8 @@ def run(
     >>> len(result.history)
     1
     """
-    if isinstance(method, Method):
+    if not isinstance(method, str):
+        method = as_method(method)
         own = parameters_of(method, None)
         settings["parameters"] = {**settings.get("parameters", {}), **own}
         method = method_spec(method)
@@ -67,6 +69,8 @@ def run_experiment(
     on_round: OnRound | None = None,
 ) -> Result:
     """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
+    if resume and overwrite:
+        raise InvalidInput("Either go on with a run (resume) or replace it (overwrite), not both.")
     if folder is not None:
         folder.claim(config.stored(), resume=resume, overwrite=overwrite)
     bench = Bench.of(config, data_dir)
@@ -89,23 +93,29 @@ def run_experiment(
     except RunStopped as stop:
         stop.history = history
         if folder is not None:
-            folder.end(bench.summary(history, stopped=str(stop)))
+            _finish(folder, result_of(bench.federation, state, history), bench.summary(history, stopped=str(stop)))
         raise
     result = result_of(bench.federation, state, history)
     if folder is not None:
-        folder.save_model(_parameters(result.model))
-        if result.output_model is not result.model:
-            folder.save_model(_parameters(result.output_model), "output")
-        folder.end(bench.summary(history))
+        _finish(folder, result, bench.summary(history))
     return result
 
 
+def _finish(folder: RunFolder, result: Result, summary: dict[str, Any]) -> None:
+    """Keep the model of the last round that was finished, and say how the run ended."""
+    folder.save_model(_parameters(result.model))
+    if result.output_model is not result.model:
+        folder.save_model(_parameters(result.output_model), "output")
+    folder.end(summary)
+
+
 def load(path: str | Path) -> Result:
-    """Read a finished run back from its folder: history and model."""
+    """Read a run that has ended back from its folder: history and models."""
     folder = RunFolder(path)
-    config = Experiment.of(**{k: v for k, v in folder.config().items() if k not in {"schema", "fedtaco"}})
-    model, output = (load_model(_build(config), folder.model_path(name)) for name in ("model", "output"))
-    return Result(build_method(config.method, config.parameters), folder.history(), model.eval(), output.eval())
+    config = folder.config()
+    blank = _build(config["model"], config["dataset"], config["seed"])
+    model, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
+    return Result(folder.history(), model.eval(), output.eval())
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ class Bench:
         clients = [data.train.subset(indices) for indices in split.indices]
         federation = Federation(
             build_method(config.method, config.parameters),
-            FlatModel(_build(config)),
+            FlatModel(_build(config.model, config.dataset, config.seed)),
             clients,
             data.test,
             plan_of(config, len(clients), cross_entropy),
@@ -134,14 +144,14 @@ class Bench:
         return cls(config, split, federation)
 
     def summary(self, history: History, stopped: str | None = None) -> dict[str, Any]:
-        target = dataset_info(self.config.dataset).target
-        name = self.federation.method.name
-        return {"method": name, "stopped": stopped, **summarize(history, target, self.partition.groups)}
+        run = {"method": self.federation.method.name, "dataset": self.config.dataset, "seed": self.config.seed}
+        figures = summarize(history, self.config.target, self.partition.groups)
+        return {**run, "parameters": self.config.parameters, "stopped": stopped, **figures}
 
 
-def _build(config: Experiment) -> nn.Module:
-    info = dataset_info(config.dataset)
-    return build_model(config.model, info.shape, info.classes, torch_seed(config.seed, "model"))
+def _build(model: str, dataset: str, seed: int) -> nn.Module:
+    info = dataset_info(dataset)
+    return build_model(model, info.shape, info.classes, torch_seed(seed, "model"))
 
 
 def _parameters(model: nn.Module) -> Arrays:

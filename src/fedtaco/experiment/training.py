@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Samples, as_samples
 from fedtaco.errors import InvalidInput, RunStopped
-from fedtaco.experiment.build import build_detector, build_method
+from fedtaco.experiment.build import as_method, build_detector
 from fedtaco.experiment.config import Training, checked
 from fedtaco.experiment.result import Result
 from fedtaco.federation import Federation, State, Weighting
@@ -25,7 +26,7 @@ def train(
     clients: Sequence[Any],
     test: Any = None,
     *,
-    method: Method | str = "taco",
+    method: Method | type[Method] | str = "taco",
     rounds: int,
     local_steps: int | Sequence[int],
     batch_size: int = 64,
@@ -69,8 +70,7 @@ def train(
     >>> [record.round for record in result.history]
     [1, 2]
     """
-    chosen = build_method(method, {}) if isinstance(method, str) else method
-    samples = [_client_samples(number, data) for number, data in enumerate(clients)]
+    samples = [_samples(f"Client {number}", data) for number, data in enumerate(clients)]
     steps = _steps_per_client(local_steps, len(samples))
     settings = checked(
         Training,
@@ -86,11 +86,15 @@ def train(
             "seed": seed,
         },
     )
+    flat, held_out = FlatModel(model), None if test is None else _samples("The test set", test)
+    _try_out(flat, samples[0], loss, "client 0")
+    if held_out is not None:
+        _try_out(flat, held_out, loss, "the test set")
     federation = Federation(
-        chosen,
-        FlatModel(model),
+        as_method(method),
+        flat,
         samples,
-        None if test is None else as_samples(test),
+        held_out,
         plan_of(settings, len(samples), loss),
         steps=steps,
         participation=participation,
@@ -122,14 +126,28 @@ def result_of(federation: Federation, state: State, history: History) -> Result:
     model = federation.model.trained(server.weights, state.buffers)
     output = method.output(server)
     same = output is server.weights
-    return Result(method, history, model, model if same else federation.model.trained(output, state.buffers))
+    return Result(history, model, model if same else federation.model.trained(output, state.buffers))
 
 
-def _client_samples(number: int, data: Any) -> Samples:
+def _samples(whose: str, data: Any) -> Samples:
     samples = as_samples(data)
     if len(samples) == 0:
-        raise InvalidInput(f"Client {number} has no samples; leave it out or give it some.")
+        raise InvalidInput(f"{whose} has no samples; leave it out or give it some.")
     return samples
+
+
+def _try_out(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> None:
+    """One sample, two if there are, through model and loss, so that what does not fit is said at once."""
+    x, y = samples.batch(torch.arange(min(2, len(samples))))
+    try:
+        with torch.no_grad():
+            model.module.eval()
+            loss(model.predict(x), y)
+    except Exception as error:
+        raise InvalidInput(
+            f"Model and loss do not work on the samples of {whose} (inputs {tuple(x.shape)} {x.dtype}, "
+            f"targets {tuple(y.shape)} {y.dtype}): {error}"
+        ) from error
 
 
 def _steps_per_client(local_steps: int | Sequence[int], clients: int) -> list[int]:

@@ -1,6 +1,16 @@
 """The methods, and the contract they follow."""
 
-from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.base import (
+    Broadcast,
+    Cost,
+    Local,
+    Memory,
+    Method,
+    Server,
+    Setting,
+    Uploads,
+    check_method_class,
+)
 from fedtaco.methods.fedacg import FedAcg
 from fedtaco.methods.fedavg import FedAvg
 from fedtaco.methods.fedprox import FedProx, FedProxTaco
@@ -59,6 +69,7 @@ __all__ = [
     "TacoUniform",
     "Tailored",
     "Uploads",
+    "check_method_class",
     "check_parameters",
     "domains",
     "geometry_of",

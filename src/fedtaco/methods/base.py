@@ -21,8 +21,9 @@ code serves one client ``(d,)`` and a stack of them ``(n, d)``, whose per-client
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -188,9 +189,7 @@ class Method:
     """Whether a round begins with a phase of questions: ``survey`` on clients, ``absorb`` on the server."""
 
     def __post_init__(self) -> None:
-        for attribute in ("name", "summary"):
-            if not hasattr(type(self), attribute):
-                raise InvalidInput(f"{type(self).__name__} needs a class attribute '{attribute}'.")
+        check_method_class(type(self))
         check_parameters(self, self.name)
 
     # The server, before the clients work
@@ -251,6 +250,23 @@ class Method:
     def output(self, server: Server) -> Tensor:
         """The weights of the model that the method returns."""
         return server.weights
+
+
+def check_method_class(kind: type[Method]) -> None:
+    """Refuse a class that could not be named, configured or recorded."""
+    for attribute in ("name", "summary"):
+        if not hasattr(kind, attribute):
+            raise InvalidInput(f"The method {kind.__name__} needs a class attribute '{attribute}'.")
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", kind.name):
+        raise InvalidInput(f"The method's name is '{kind.name}'; write it in small letters, digits and hyphens.")
+    if any(isinstance(value, Field) for value in vars(kind).values()):
+        raise InvalidInput(f"The method {kind.__name__} has parameters: decorate it with @dataclass(frozen=True).")
+    plain = [own.name for own in fields(kind) if "domain" not in own.metadata]
+    if plain:
+        raise InvalidInput(
+            f"The field {plain[0]} of the method {kind.__name__} must be made with parameter(default, meaning), "
+            "so that it is checked, set and recorded."
+        )
 
 
 def _in_gradient_units(displacement: Tensor, steps: int | float | Tensor, local_lr: float) -> Tensor:

@@ -27,6 +27,10 @@ class FlatModel:
     """
 
     def __init__(self, module: nn.Module) -> None:
+        if not isinstance(module, nn.Module):
+            raise InvalidInput(f"The model is a {type(module).__name__}; give a torch.nn.Module.")
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+            raise InvalidInput("The model has lazy layers without a shape; call it once on a batch first.")
         self.module = copy.deepcopy(module)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not self.parameters:
@@ -64,9 +68,14 @@ class FlatModel:
                 return self.gradient(self.vector, batch, loss, seed)
         torch.default_generator.manual_seed(seed)
         x, y = batch
-        value = loss(self.module(x), y)
+        value = loss(self.predict(x), y)
         gradients = torch.autograd.grad(value, self.parameters, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in gradients])
+
+    def predict(self, x: Tensor) -> Tensor:
+        """The module's answer; floating inputs are taken in the model's own type."""
+        prediction: Tensor = self.module(x.to(self.vector.dtype) if x.is_floating_point() else x)
+        return prediction
 
     def trained(self, vector: Tensor, buffers: Tensor) -> nn.Module:
         """A module of its own with these weights, in evaluation mode."""

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tomli_w
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from fedtaco.errors import InvalidInput
@@ -52,6 +52,8 @@ class RunFolder:
             return tomllib.loads(self._config.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InvalidInput(f"{self.path} is not a run folder: it has no config.toml.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"{self._config} is damaged: {error}.") from error
 
     def summary(self) -> dict[str, Any] | None:
         """How the run ended; ``None`` while it has not."""
@@ -75,9 +77,12 @@ class RunFolder:
         """The last finished round and the state after it."""
         if not self._checkpoint.is_file():
             return None
-        with safe_open(self._checkpoint, framework="numpy") as stored:
-            metadata = stored.metadata()
-        return int(metadata["round"]), load_file(self._checkpoint)
+        try:
+            with safe_open(self._checkpoint, framework="numpy") as stored:
+                round_number = int(stored.metadata()["round"])
+            return round_number, load_file(self._checkpoint)
+        except SafetensorError as error:
+            raise InvalidInput(f"{self._checkpoint} is damaged ({error}); start the run again (overwrite).") from error
 
     def model_path(self, name: str) -> Path:
         """Where a model lies: ``output`` is the global ``model`` unless the method returns another."""
@@ -94,14 +99,14 @@ class RunFolder:
         """Refuse a folder that belongs to something else; nothing is written."""
         if not self.exists():
             if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-                raise InvalidInput(f"{self.path} exists and is not a run folder; choose another --out.")
+                raise InvalidInput(f"{self.path} exists and is not a run folder; choose another folder (out).")
             return
         if overwrite:
             return
         if not resume:
             raise InvalidInput(
-                f"{self.path} holds a run already; go on with it by --resume, replace it by --overwrite, "
-                "or choose another --out."
+                f"{self.path} holds a run already; go on with it (resume), replace it (overwrite), or choose "
+                "another folder (out)."
             )
         differences = _differences(self.config(), {"schema": SCHEMA, **config})
         if differences:
@@ -111,9 +116,14 @@ class RunFolder:
         self, config: Mapping[str, Any], parts: Sequence[npt.NDArray[np.int64]], groups: list[str] | None
     ) -> None:
         """Start the folder anew."""
-        if self.path.exists():
-            shutil.rmtree(self.path)
-        self._checkpoint.parent.mkdir(parents=True)
+        try:
+            if self.path.exists():
+                shutil.rmtree(self.path)
+            self._checkpoint.parent.mkdir(parents=True)
+        except OSError as error:
+            raise InvalidInput(
+                f"Cannot write to {self.path}: {error.strerror}. Choose another folder (out)."
+            ) from error
         with _replacing(self.path / "partition.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(
                 file,
@@ -128,8 +138,12 @@ class RunFolder:
         """Forget what was recorded after a round, and how the run ended."""
         for path in (self._rounds, self._clients):
             kept = [row for row in _read_lines(path) if row["round"] <= round_number]
+            if {row["round"] for row in kept} != set(range(1, round_number + 1)):
+                raise InvalidInput(
+                    f"{path} lacks some of the {round_number} rounds in the checkpoint; start again (overwrite)."
+                )
             with _replacing(path) as temporary:
-                temporary.write_text("".join(_line(row) for row in kept), encoding="utf-8")
+                temporary.write_text("".join(_line({"schema": SCHEMA, **row}) for row in kept), encoding="utf-8")
         (self.path / "summary.json").unlink(missing_ok=True)
 
     def append(self, record: RoundRecord, clients: Sequence[ClientRecord]) -> None:

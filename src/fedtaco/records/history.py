@@ -9,6 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from fedtaco.errors import unknown
+
 
 @dataclass(frozen=True)
 class RoundRecord:
@@ -45,7 +47,7 @@ class ClientRecord:
     expelled: bool = False
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """All records of a run.
 
@@ -65,8 +67,18 @@ class History:
     def __iter__(self) -> Iterator[RoundRecord]:
         return iter(self.rounds)
 
+    def __getitem__(self, index: int) -> RoundRecord:
+        return self.rounds[index]
+
+    def __repr__(self) -> str:
+        last = "" if self.final_accuracy is None else f", final accuracy {self.final_accuracy:.4f}"
+        return f"<History of {len(self)} rounds{last}>"
+
     def column(self, name: str) -> list[Any]:
         """One field of every round, for plotting."""
+        known = [field.name for field in dataclasses.fields(RoundRecord)]
+        if name not in known:
+            raise unknown("column", name, known)
         return [getattr(record, name) for record in self.rounds]
 
     def table(self) -> list[dict[str, Any]]:

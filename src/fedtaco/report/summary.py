@@ -53,8 +53,12 @@ class Comparison:
     """A mean; ``N+`` where a seed did not get there in N rounds; ``×`` where one failed."""
     client_seconds: float
     alpha: Mapping[str, float]
+    output_accuracy: float | None
+    """Of the model that the method itself returns, where that is not the global one (TACO's z)."""
     stopped: int
     """How many seeds diverged."""
+    dropped_uploads: int
+    expelled: int
 
 
 def compare_runs(summaries: Sequence[Mapping[str, Any]]) -> list[Comparison]:
@@ -68,6 +72,7 @@ def compare_runs(summaries: Sequence[Mapping[str, Any]]) -> list[Comparison]:
 def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
     finished = [run for run in runs if run["stopped"] is None]
     accuracies = [run["final_accuracy"] for run in finished]
+    outputs = [run["output_accuracy"] for run in finished if run["output_accuracy"] is not None]
     groups = {group for run in runs for group in run["alpha"]}
     return Comparison(
         method=method,
@@ -77,7 +82,10 @@ def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
         rounds_to_target=_rounds_to_target(runs),
         client_seconds=fmean(run["client_seconds"] for run in runs),
         alpha={group: fmean(run["alpha"].get(group, 0.0) for run in runs) for group in sorted(groups)},
+        output_accuracy=fmean(outputs) if outputs else None,
         stopped=len(runs) - len(finished),
+        dropped_uploads=sum(run["dropped_uploads"] for run in runs),
+        expelled=sum(len(run["expelled"]) for run in runs),
     )
 
 

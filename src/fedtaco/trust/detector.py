@@ -38,9 +38,14 @@ class PaperDetector:
 
     namespace: ClassVar[str] = "taco"
 
-    kappa: float = parameter(0.6, "κ, the α from which an upload is suspicious", low=0, open_low=True, high=1)
+    kappa: float = parameter(
+        0.6, "κ (detector paper), the α from which an upload is suspicious", low=0, open_low=True, high=1
+    )
     max_strikes: int | None = parameter(
-        None, "λ, strikes until a client is expelled; T/5 rounded up unless given", low=1, whole=True
+        None,
+        "λ (detector paper), strikes until a client is expelled; T/5 rounded up unless given",
+        low=1,
+        whole=True,
     )
 
     def __post_init__(self) -> None:
