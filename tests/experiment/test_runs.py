@@ -55,6 +55,12 @@ def test_a_run_folder_describes_itself(tmp_path):
     assert wanted <= set(clients[0])
 
 
+def test_what_the_partition_had_to_do_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtaco.data.partitions.skew.MAX_DRAWS", 1)
+    fedtaco.run("fedavg", out=tmp_path / "run", **QUICK | {"clients": 60, "partition": "dirichlet:0.05"})
+    assert "were moved from the largest" in RunFolder(tmp_path / "run").summary()["partition_notes"][0]
+
+
 def test_a_finished_run_is_read_back(tmp_path):
     result = fedtaco.run("taco", out=tmp_path / "run", **QUICK)
     loaded = fedtaco.load(tmp_path / "run")

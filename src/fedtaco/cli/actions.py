@@ -125,4 +125,5 @@ def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]])
             parts.append(f"{row.method}: {row.expelled} clients were expelled.")
         if row.dropped_uploads:
             parts.append(f"{row.method}: {row.dropped_uploads} uploads were left out.")
-    return " ".join(parts)
+    notes = {note for summary in summaries for note in summary["partition_notes"]}
+    return " ".join([*parts, *sorted(notes)])

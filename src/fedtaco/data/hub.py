@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
 """Called with a part's name, how many of its samples are done, and how many there are."""
 
+REMEDY = "Check the connection, or name a local copy with --from."
 BATCH = 1000
 TEST_SHARE = 0.1
 WINDOW = 80
@@ -83,7 +84,7 @@ def _read_hub(info: DatasetInfo, source: str, progress: Progress) -> Splits:
     try:
         found = datasets.load_dataset(source, config)
     except Exception as error:
-        raise InvalidInput(f"{info.title} could not be fetched from {source}: {_first_line(error)}") from error
+        raise InvalidInput(f"{info.title} could not be fetched from {source}: {_first_line(error)} {REMEDY}") from error
     parts = ("train",) if columns.user else ("train", "test")
     wanted = {columns.x, columns.y, columns.user} - {""}
     for part in parts:
@@ -157,7 +158,7 @@ def _fetch_adult(source: str, root: Path) -> Path:
         archive = zipfile.ZipFile(io.BytesIO(content))
         files = {name: archive.read(name) for name in ("adult.data", "adult.test")}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"Adult could not be fetched from {source}: {_first_line(error)}") from error
+        raise InvalidInput(f"Adult could not be fetched from {source}: {_first_line(error)} {REMEDY}") from error
     root.mkdir(parents=True, exist_ok=True)
     target = root / "adult"
     with tempfile.TemporaryDirectory(dir=root) as workplace:

@@ -146,7 +146,8 @@ class Bench:
     def summary(self, history: History, stopped: str | None = None) -> dict[str, Any]:
         run = {"method": self.federation.method.name, "dataset": self.config.dataset, "seed": self.config.seed}
         figures = summarize(history, self.config.target, self.partition.groups)
-        return {**run, "parameters": self.config.parameters, "stopped": stopped, **figures}
+        notes = {"parameters": self.config.parameters, "partition_notes": self.partition.notes, "stopped": stopped}
+        return {**run, **notes, **figures}
 
 
 def _build(model: str, dataset: str, seed: int) -> nn.Module:
