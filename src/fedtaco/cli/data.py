@@ -24,8 +24,8 @@ DataDir = Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)]
 def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
     """List the datasets, their default settings, and which are at hand."""
     json_wanted = as_json(format_)
-    from fedtaco.data.catalog import DATASETS  # noqa: PLC0415
-    from fedtaco.data.store import data_folder, whereabouts  # noqa: PLC0415
+    from fedtaco.data.catalog import DATASETS
+    from fedtaco.data.store import data_folder, whereabouts
 
     root = data_folder(data_dir)
     rows = [{**dataclasses.asdict(info), "at_hand": whereabouts(info, root)} for info in DATASETS.values()]
@@ -55,8 +55,8 @@ def fetch(
 
     What was downloaded before is not downloaded again, and the dataset is kept only when its counts are right.
     """
-    from fedtaco.data.catalog import dataset_info  # noqa: PLC0415
-    from fedtaco.data.hub import fetch as fetch_dataset  # noqa: PLC0415
+    from fedtaco.data.catalog import dataset_info
+    from fedtaco.data.hub import fetch as fetch_dataset
 
     info = dataset_info(name)
     with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -90,8 +90,8 @@ def show(
     json_wanted = as_json(format_)
     if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInput(f"out is '{out}'; its name must end in .png, .svg or .pdf.")
-    from fedtaco.data import dataset_info, load_dataset, partition_of  # noqa: PLC0415
-    from fedtaco.report.labels import draw_labels, heterogeneity, label_counts  # noqa: PLC0415
+    from fedtaco.data import dataset_info, load_dataset, partition_of
+    from fedtaco.report.labels import draw_labels, heterogeneity, label_counts
 
     spec = partition or dataset_info(dataset).partition
     with Console(stderr=True).status(f"Reading {dataset}"):

@@ -76,7 +76,7 @@ def run(
       fedtaco run --method taco --set taco.gamma=0.02 --out runs/gamma --format json
     """
     json_wanted = as_json(format_)
-    from fedtaco.cli import actions  # noqa: PLC0415
+    from fedtaco.cli import actions
 
     summary, folder = actions.run_one({**settings, "method": method}, out, resume=resume, overwrite=overwrite)
     _show([summary], folder, json_wanted)
@@ -106,7 +106,7 @@ def compare(
     json_wanted = as_json(format_)
     if seeds < 1:
         raise InvalidInput(f"seeds is {seeds}; it must be at least 1.")
-    from fedtaco.cli import actions  # noqa: PLC0415
+    from fedtaco.cli import actions
 
     first = settings.pop("seed")
     names = [name.strip() for name in methods.split(",") if name.strip()]
@@ -120,7 +120,7 @@ def compare(
 def methods(format_: Format = "table") -> None:
     """List the methods: what each changes in FedAvg, its cost per step and on the wire, its parameters."""
     json_wanted = as_json(format_)
-    from fedtaco.cli.methods import method_rows, print_methods  # noqa: PLC0415
+    from fedtaco.cli.methods import method_rows, print_methods
 
     if json_wanted:
         print(json.dumps(method_rows(), indent=2))
@@ -129,7 +129,7 @@ def methods(format_: Format = "table") -> None:
 
 
 def _show(summaries: list[dict[str, Any]], folder: Path, json_wanted: bool) -> None:
-    from fedtaco.cli.actions import print_comparison  # noqa: PLC0415
+    from fedtaco.cli.actions import print_comparison
 
     if json_wanted:
         print(json.dumps({"folder": str(folder), "runs": summaries}, indent=2))

@@ -69,7 +69,7 @@ def read_cifar(path: Path, label_key: str) -> tuple[Array, Array]:
 
 def read_svhn(path: Path) -> tuple[Array, Array]:
     """Images (n, 3, 32, 32) and labels of a cropped SVHN file, where the digit 0 is written as 10."""
-    from scipy.io import loadmat  # noqa: PLC0415 - slow to import, needed for one format
+    from scipy.io import loadmat
 
     try:
         record = loadmat(path)

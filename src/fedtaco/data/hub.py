@@ -76,7 +76,7 @@ def fetch(info: DatasetInfo, data_dir: str | Path | None, source: str | None, pr
 
 def _read_hub(info: DatasetInfo, source: str, progress: Progress) -> Splits:
     try:
-        import datasets  # noqa: PLC0415 - an extra
+        import datasets
     except ImportError as error:
         raise InvalidInput("Fetching from the hub needs an extra: pip install 'fedtaco[hub]'.") from error
     columns = COLUMNS[info.name]

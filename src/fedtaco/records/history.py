@@ -111,7 +111,7 @@ class History:
     def plot(self, path: str | Path | None = None, *, label: str | None = None) -> Any:
         """Draw accuracy over rounds with matplotlib, on the current axes; save it if ``path`` is given."""
         try:
-            import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra
+            import matplotlib.pyplot as plt
         except ImportError as error:
             raise ImportError("Plots need matplotlib: pip install 'fedtaco[plot]'.") from error
         axes = plt.gca()

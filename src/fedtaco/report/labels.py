@@ -39,7 +39,7 @@ def heterogeneity(counts: Counts) -> dict[str, float]:
 def draw_labels(counts: Counts, groups: Sequence[str] | None, title: str, path: Path) -> None:
     """A row a client, a column a label, the darker the more samples; sizes as bars beside it."""
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("Pictures need matplotlib: pip install 'fedtaco[plot]'.") from error
     clients, classes = counts.shape

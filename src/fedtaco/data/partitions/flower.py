@@ -19,8 +19,8 @@ def flower(labels: Labels, clients: int, seed: int, option: str) -> Partition:
     The number of partitions, the column (``label``) and the seed are passed where the class takes them.
     """
     try:
-        from datasets import Dataset  # noqa: PLC0415 - an extra
-        from flwr_datasets import partitioner as known  # noqa: PLC0415
+        from datasets import Dataset
+        from flwr_datasets import partitioner as known
     except ImportError as error:
         raise InvalidInput("Flower's partitioners need an extra: pip install 'fedtaco[flower-data]'.") from error
     name, *pairs = option.split(",")

@@ -1,30 +1,29 @@
-"""The contract that every method is held to, registered ones and a user's own alike.
-
-``check_method(MyMethod())`` runs every check and raises ``AssertionError`` with a sentence at the
-first one that fails.
-"""
+"""The contract, one function a rule; its docstring says what must hold."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 
 import torch
-from safetensors.torch import load as from_bytes
-from safetensors.torch import save as to_bytes
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor
 
 from fedtaco.data import TensorSamples
-from fedtaco.engines import Engine, Results, SerialEngine
-from fedtaco.federation import Federation, RoundOutcome, State
-from fedtaco.local import Assignment, Job, Plan, Worker
-from fedtaco.methods import Broadcast, Local, Memory, Method, Server, Setting
-from fedtaco.models import FlatModel, Loss
-
-CLIENTS, FEATURES, CLASSES, SAMPLES = 5, 4, 3, 12
-ROUNDS, STEPS, LOCAL_LR = 4, 3, 0.1
+from fedtaco.federation import State
+from fedtaco.methods import Broadcast, Local, Memory, Method, Server
+from fedtaco.testing.engines import Backwards, OverTheWire, Tally, through_bytes
+from fedtaco.testing.small import (
+    CLIENTS,
+    LOCAL_LR,
+    ROUNDS,
+    SAMPLES,
+    STEPS,
+    final_state,
+    make_federation,
+    play,
+    setting,
+    skewed_clients,
+)
 
 
 def check_method(method: Method) -> None:
@@ -75,7 +74,7 @@ def same_seed_same_result(method: Method) -> None:
 
 def order_of_work_does_not_matter(method: Method) -> None:
     """An engine may run the clients of a cohort in any order."""
-    backwards = final_state(method, engine=_Backwards)
+    backwards = final_state(method, engine=Backwards)
     _same(final_state(method), backwards, "the order in which clients work changes the result")
 
 
@@ -96,10 +95,10 @@ def state_survives_saving(method: Method) -> None:
     halfway = play(federation, federation.begin(), ROUNDS // 2)[-1].state
     loaded = State(
         halfway.round,
-        Server(**_through_bytes({"weights": halfway.server.weights}), memory=_through_bytes(halfway.server.memory)),
+        Server(**through_bytes({"weights": halfway.server.weights}), memory=through_bytes(halfway.server.memory)),
         halfway.buffers,
-        {client: _through_bytes(memory) for client, memory in halfway.memories.items()},
-        _through_bytes(halfway.trust),
+        {client: through_bytes(memory) for client, memory in halfway.memories.items()},
+        through_bytes(halfway.trust),
     )
     resumed = play(make_federation(method), loaded)[-1].state
     _same(final_state(method), resumed, "a resumed run ends elsewhere than an unbroken one")
@@ -107,7 +106,7 @@ def state_survives_saving(method: Method) -> None:
 
 def messages_survive_the_wire(method: Method) -> None:
     """All that passes between server and clients is named tensors, which a network can carry."""
-    _same(final_state(method), final_state(method, engine=_OverTheWire), "a message is changed by sending it")
+    _same(final_state(method), final_state(method, engine=OverTheWire), "a message is changed by sending it")
 
 
 def zero_rate_changes_nothing(method: Method) -> None:
@@ -190,7 +189,7 @@ def stacked_clients_agree(method: Method) -> None:
 
 def cost_is_as_stated(method: Method) -> None:
     """The method's :class:`Cost` is what a round really takes."""
-    tally = _Tally()
+    tally = Tally()
     federation = make_federation(method, engine=tally.engine, loss=tally.loss)
     state = play(federation, federation.begin())[-1].state
     tally.gradients -= 1  # the warm-up
@@ -226,125 +225,6 @@ CONTRACT: tuple[Callable[[Method], None], ...] = (
 )
 
 
-# A small federation to check on: clients with skewed labels, a linear model in float64
-
-
-def skewed_clients() -> list[TensorSamples]:
-    """Clients that hold the same inputs with labels leaning to one class each."""
-    generator = torch.Generator().manual_seed(7)
-    made = []
-    for client in range(CLIENTS):
-        x = torch.randn(SAMPLES, FEATURES, generator=generator, dtype=torch.float64)
-        y = torch.randint(0, CLASSES, (SAMPLES,), generator=generator)
-        y[: SAMPLES // 2] = client % CLASSES
-        made.append(TensorSamples(x, y))
-    return made
-
-
-def setting(local_lr: float = LOCAL_LR, count: int = CLIENTS) -> Setting:
-    return Setting(clients=count, rounds=ROUNDS, local_steps=STEPS, local_lr=local_lr)
-
-
-def make_federation(
-    method: Method,
-    *,
-    clients: Sequence[TensorSamples] | None = None,
-    seed: int = 0,
-    batch_size: int = 4,
-    local_lr: float = LOCAL_LR,
-    engine: Callable[[Worker], Engine] = SerialEngine,
-    loss: Loss = cross_entropy,
-    participation: float = 1.0,
-    weighting: str = "uniform",
-    steps: Sequence[int] | None = None,
-) -> Federation:
-    own = skewed_clients() if clients is None else list(clients)
-    module = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.linspace(-0.5, 0.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
-    federation = Federation(
-        method,
-        FlatModel(module),
-        own,
-        own[0],
-        Plan(setting(local_lr, len(own)), batch_size, loss, seed),
-        steps=steps,
-        participation=participation,
-        weighting="samples" if weighting == "samples" else "uniform",
-    )
-    federation.engine = engine(federation.worker)
-    return federation
-
-
-def play(federation: Federation, state: State, rounds: int | None = None) -> list[RoundOutcome]:
-    return [outcome for outcome, _ in zip(federation.rounds(state), range(rounds or ROUNDS), strict=False)]
-
-
-def final_state(method: Method, **options: object) -> State:
-    federation = make_federation(method, **options)  # type: ignore[arg-type]  # passed through
-    return play(federation, federation.begin())[-1].state
-
-
-class _Backwards(SerialEngine):
-    """Runs the last client first."""
-
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
-        return super().run(method, assignment, jobs[::-1])
-
-
-class _OverTheWire(SerialEngine):
-    """Sends every message through bytes."""
-
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
-        sent = assignment.broadcast
-        start = _through_bytes({"start": sent.start})["start"]
-        broadcast = Broadcast(start, _through_bytes(sent.vectors), _through_bytes(sent.scalars))
-        results = Results(jobs)
-        for job in jobs:
-            reply = self.worker.run(method, replace(assignment, broadcast=broadcast), job)
-            results.put(job.row, replace(reply, upload=_through_bytes(reply.upload)), method)
-        return results
-
-
-@dataclass
-class _Tally:
-    """Counts what clients compute, receive, keep and send."""
-
-    gradients: int = 0
-    full_passes: int = 0
-    down: int = 0
-    scalars_down: int = 0
-    vectors_kept: int = 0
-    bytes_up: int = 0
-
-    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
-        if torch.is_grad_enabled():
-            self.gradients += len(target) < SAMPLES
-            self.full_passes += len(target) == SAMPLES
-        return cross_entropy(prediction, target)
-
-    def engine(self, worker: Worker) -> Engine:
-        return _Watched(worker, self)
-
-
-@dataclass(frozen=True)
-class _Watched(SerialEngine):
-    tally: _Tally
-
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
-        self.tally.down += 1 + len(assignment.broadcast.vectors)
-        self.tally.scalars_down += len(assignment.broadcast.scalars)
-        results = Results(jobs)
-        for job in jobs:
-            reply = self.worker.run(method, assignment, job)
-            self.tally.bytes_up += sum(tensor.nbytes for tensor in reply.upload.values())
-            whole = (tensor.numel() == assignment.broadcast.start.numel() for tensor in reply.memory.values())
-            self.tally.vectors_kept += sum(whole)
-            results.put(job.row, reply, method)
-        return results
-
-
 def _by_hand(method: Method, sent: Broadcast, numbers: Memory, memory: Memory, slopes: Tensor) -> tuple[Memory, Memory]:
     """A round of clients whose loss is quadratic, without model or data."""
 
@@ -358,10 +238,6 @@ def _by_hand(method: Method, sent: Broadcast, numbers: Memory, memory: Memory, s
     for local.step in range(STEPS):
         x = x - LOCAL_LR * method.direction(x, local)
     return method.finish(local.start - x, local)
-
-
-def _through_bytes(named: Memory) -> dict[str, Tensor]:
-    return from_bytes(to_bytes({name: tensor.contiguous() for name, tensor in named.items()}))
 
 
 def _same(first: State, second: State, complaint: str) -> None:
