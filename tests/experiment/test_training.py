@@ -191,3 +191,24 @@ def test_records_read_well():
 def test_no_clients_are_refused():
     with pytest.raises(InvalidInput, match="There are no clients"):
         fedtaco.train(nn.Linear(5, 3), [], rounds=1, local_steps=1)
+
+
+def test_every_step_draws_its_own_dropout():
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 3)
+            self.seen = []
+
+        def forward(self, x):
+            if self.training:
+                self.seen.append(float(torch.rand(())))
+            return self.linear(x)
+
+        def __deepcopy__(self, memo):
+            return self
+
+    model = Noisy()
+    train(model=model, clients=clients(2), method="fedavg", rounds=2)
+    warm_up, *draws = model.seen
+    assert len(draws) == len(set(draws)) == 2 * 2 * 4

@@ -230,3 +230,23 @@ def test_geometry_of_wide_matrices_is_summed_over_blocks(monkeypatch):
     assert isinstance(blocks, Geometry)
     torch.testing.assert_close(blocks.cosines, whole.cosines)
     torch.testing.assert_close(blocks.norms, matrix.norm(dim=1))
+
+
+def test_an_upload_against_the_mean_has_no_coefficient():
+    matrix = torch.tensor([[3.0, 0.0], [3.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+    lengths = torch.tensor([3.0, 10**0.5, 1.0], dtype=torch.float64)
+    alpha = geometry_of(matrix).alpha
+    assert float(alpha[2]) == 0
+    mean = matrix.mean(0)
+    expected = (1 - lengths / lengths.sum()) * (matrix @ mean / (lengths * mean.norm()))
+    torch.testing.assert_close(alpha[:2], expected[:2])
+
+
+def test_unequal_steps_count_by_their_weights():
+    uploads = uploads_of(torch.ones(3, 2, dtype=torch.float64))
+    uploads.steps = torch.tensor([1, 4, 10])
+    uploads.weights = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
+    assert uploads.effective_steps == pytest.approx(4)
+    torch.testing.assert_close(uploads.per_step(uploads.move), torch.full((2,), 1 / 0.4, dtype=torch.float64))
+    uploads.setting = Setting(clients=3, rounds=1, local_steps=10, local_lr=0.1, server_lr=0.2)
+    assert uploads.relaxation == pytest.approx(0.5)
