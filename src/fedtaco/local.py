@@ -69,6 +69,7 @@ class Worker:
     def warm_up(self) -> None:
         """One gradient, so that no client's clock counts torch's first-time costs."""
         samples, point = self.clients[0], self.model.vector
+        self.model.module.train()
         batch = samples.batch(torch.arange(min(len(samples), self.plan.batch_size)))
         with torch.random.fork_rng(devices=[]):
             self.model.gradient(point, batch, self.plan.loss, seed=0)

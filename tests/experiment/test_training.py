@@ -210,5 +210,5 @@ def test_every_step_draws_its_own_dropout():
 
     model = Noisy()
     train(model=model, clients=clients(2), method="fedavg", rounds=2)
-    warm_up, *draws = model.seen
+    _, *draws = model.seen
     assert len(draws) == len(set(draws)) == 2 * 2 * 4
