@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -62,7 +62,7 @@ class Federation:
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
-        engine: Engine | None = None,
+        engine: Callable[[Worker], Engine] = SerialEngine,
     ) -> None:
         self.method, self.model, self.clients, self.test, self.plan = method, model, clients, test, plan
         self.steps = steps or [plan.setting.local_steps] * len(clients)
@@ -70,7 +70,7 @@ class Federation:
         self.cohort_size = max(1, round(participation * len(clients)))
         self.start = model.vector.clone(), model.buffers.clone()
         self.worker = Worker(model, clients, plan)
-        self.engine = engine or SerialEngine(self.worker)
+        self.engine = engine(self.worker)
 
     def begin(self) -> State:
         """The state before the first round."""
@@ -81,11 +81,14 @@ class Federation:
     def rounds(self, state: State) -> Iterator[RoundOutcome]:
         """Play the rounds that are left after ``state``."""
         self.worker.warm_up()
-        for _ in range(state.round, self.plan.setting.rounds):
-            with _quiet_torch():
-                outcome = self._play(state)
-            yield outcome
-            state = outcome.state
+        try:
+            for _ in range(state.round, self.plan.setting.rounds):
+                with _quiet_torch():
+                    outcome = self._play(state)
+                yield outcome
+                state = outcome.state
+        finally:
+            self.engine.close()
 
     def _play(self, state: State) -> RoundOutcome:
         began = perf_counter()

@@ -148,6 +148,15 @@ def test_a_folder_with_other_things_is_never_replaced(tmp_path):
     assert (tmp_path / "thesis.tex").exists()
 
 
+def test_a_pool_gives_the_same_run(tmp_path):
+    serial = fedtaco.run("scaffold", **QUICK)
+    pool = fedtaco.run("scaffold", out=tmp_path / "run", engine="pool", workers=2, **QUICK)
+    for name, tensor in serial.model.state_dict().items():
+        assert torch.equal(tensor, pool.model.state_dict()[name])
+    assert untimed(serial.history.client_table()) == untimed(pool.history.client_table())
+    assert RunFolder(tmp_path / "run").config()["engine"] == "pool"
+
+
 def test_a_method_object_keeps_its_parameters(tmp_path):
     fedtaco.run(Taco(gamma=0.03), out=tmp_path / "run", **QUICK)
     assert RunFolder(tmp_path / "run").config()["parameters"]["taco.gamma"] == 0.03

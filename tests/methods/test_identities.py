@@ -76,6 +76,9 @@ def test_the_mean_of_client_models_comes_out():
             seen.append(assignment.broadcast.start - results.vectors["update"])
             return results
 
+        def close(self):
+            pass
+
     federation.engine = Watching()
     outcome = next(iter(federation.rounds(federation.begin())))
     torch.testing.assert_close(outcome.state.server.weights, seen[0].mean(0))

@@ -109,6 +109,9 @@ def test_scaffold_variate_is_the_mean_gradient_of_the_round(method):
                 results.put(job.row, federation.worker.run(method, assignment, job), method)
             return results
 
+        def close(self):
+            pass
+
     federation.engine, federation.worker.model.gradient = Watching(), gradient
     rounds = federation.rounds(federation.begin())
     next(rounds)

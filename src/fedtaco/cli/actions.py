@@ -24,7 +24,7 @@ def run_one(
     settings: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool
 ) -> tuple[dict[str, Any], Path]:
     """Run one experiment with a progress bar; its summary and folder."""
-    data_dir = settings.pop("data_dir")
+    data_dir, workers = settings.pop("data_dir"), settings.pop("workers")
     experiment = Experiment.of(**settings)
     name = method_class(experiment.method).name
     folder = RunFolder(out or Path("runs") / f"{experiment.dataset}-{name}-seed{experiment.seed}")
@@ -36,6 +36,7 @@ def run_one(
                 resume=resume,
                 overwrite=overwrite,
                 data_dir=data_dir,
+                workers=workers,
                 on_round=lambda record: tell(name, record, record.round),
             )
     except RunStopped as stop:
@@ -55,7 +56,7 @@ def compare(
     overwrite: bool,
 ) -> tuple[list[dict[str, Any]], Path]:
     """Run a comparison with one progress bar; the summaries and the folder above all runs."""
-    data_dir = settings.pop("data_dir")
+    data_dir, workers = settings.pop("data_dir"), settings.pop("workers")
     experiments = plan_comparison(methods, seeds, **settings)
     folder = out or Path("runs") / settings["dataset"]
     before = dict(zip(map(id, experiments), accumulate((one.rounds for one in experiments), initial=0), strict=False))
@@ -70,6 +71,7 @@ def compare(
             resume=resume,
             overwrite=overwrite,
             data_dir=data_dir,
+            workers=workers,
             on_round=tell_of,
         )
     for summary in summaries:

@@ -62,7 +62,11 @@ def experiment_settings(
     ] = None,
     weighting: Annotated[str, _option("What an upload counts: uniform, or by samples.", TRAINING)] = "uniform",
     participation: Annotated[float, _option("Fraction of the clients in a round.", TRAINING)] = 1.0,
-    engine: Annotated[str, _option("How clients are run: serial.", TRAINING)] = "serial",
+    engine: Annotated[
+        str,
+        _option("How clients are run: serial (exact seconds) or pool (on all cores, the same results).", TRAINING),
+    ] = "serial",
+    workers: Annotated[int | None, _option("Processes of --engine pool; one a core by default.", TRAINING)] = None,
     seed: Annotated[int, _option("Seed of everything random; the first of --seeds.", TRAINING)] = 0,
 ) -> dict[str, Any]:
     """The settings of an experiment, as :class:`fedtaco.Experiment` takes them."""

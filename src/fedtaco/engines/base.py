@@ -39,3 +39,7 @@ class Engine(Protocol):
     """Runs a cohort; the results stand in the order of the jobs."""
 
     def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results: ...
+
+    def close(self) -> None:
+        """Let go of what a run needed; the next run starts it anew."""
+        ...

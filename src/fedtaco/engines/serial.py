@@ -21,3 +21,6 @@ class SerialEngine:
         for job in jobs:
             results.put(job.row, self.worker.run(method, assignment, job), method)
         return results
+
+    def close(self) -> None:
+        pass

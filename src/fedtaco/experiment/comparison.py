@@ -38,6 +38,7 @@ def run_comparison(
     resume: bool = False,
     overwrite: bool = False,
     data_dir: Path | None = None,
+    workers: int | None = None,
     on_round: Callable[[Experiment, RoundRecord], None],
 ) -> list[dict[str, Any]]:
     """Run all, each in a folder of its own below ``out``, and return their summaries.
@@ -58,6 +59,14 @@ def run_comparison(
 
         if not (resume and folder.summary()):
             with suppress(RunStopped):
-                run_experiment(experiment, folder, resume=resume, overwrite=overwrite, data_dir=data_dir, on_round=tell)
+                run_experiment(
+                    experiment,
+                    folder,
+                    resume=resume,
+                    overwrite=overwrite,
+                    data_dir=data_dir,
+                    workers=workers,
+                    on_round=tell,
+                )
         summaries.append({"folder": str(folder.path), **(folder.summary() or {})})
     return summaries

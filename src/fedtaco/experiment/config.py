@@ -48,7 +48,7 @@ class Experiment(Training):
     model: str
     partition: str
     clients: Count = 20
-    engine: Literal["serial"] = "serial"
+    engine: Literal["serial", "pool"] = "serial"
     target: Fraction
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
 

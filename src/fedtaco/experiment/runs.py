@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Partition, dataset_info, load_dataset, partition_of
 from fedtaco.errors import InvalidInput, RunStopped
-from fedtaco.experiment.build import as_method, build_detector, build_method, method_spec, parameters_of
+from fedtaco.experiment.build import as_method, build_detector, build_engine, build_method, method_spec, parameters_of
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
 from fedtaco.experiment.training import plan_of, result_of
@@ -35,15 +35,16 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     data_dir: str | Path | None = None,
+    workers: int | None = None,
     on_round: OnRound | None = None,
     **settings: Any,
 ) -> Result:
     """Run a method on a named dataset.
 
     ``settings`` are the fields of :class:`Experiment`: dataset, model, partition, clients, rounds,
-    local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, seed and
-    parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is where datasets
-    are looked for.
+    local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, seed, target,
+    engine and parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is where
+    datasets are looked for, ``workers`` how many processes the engine ``pool`` has.
 
     >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
     >>> len(result.history)
@@ -56,7 +57,15 @@ def run(
         method = method_spec(method)
     config = Experiment.of(method=method, **settings)
     folder = None if out is None else RunFolder(out)
-    return run_experiment(config, folder, resume=resume, overwrite=overwrite, data_dir=data_dir, on_round=on_round)
+    return run_experiment(
+        config,
+        folder,
+        resume=resume,
+        overwrite=overwrite,
+        data_dir=data_dir,
+        workers=workers,
+        on_round=on_round,
+    )
 
 
 def run_experiment(
@@ -66,6 +75,7 @@ def run_experiment(
     resume: bool = False,
     overwrite: bool = False,
     data_dir: str | Path | None = None,
+    workers: int | None = None,
     on_round: OnRound | None = None,
 ) -> Result:
     """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
@@ -73,7 +83,7 @@ def run_experiment(
         raise InvalidInput("Either go on with a run (resume) or replace it (overwrite), not both.")
     if folder is not None:
         folder.claim(config.stored(), resume=resume, overwrite=overwrite)
-    bench = Bench.of(config, data_dir)
+    bench = Bench.of(config, data_dir, workers)
     history, state = History(), bench.federation.begin()
     if folder is not None:
         if resume and folder.exists():
@@ -127,7 +137,7 @@ class Bench:
     federation: Federation
 
     @classmethod
-    def of(cls, config: Experiment, data_dir: str | Path | None = None) -> Bench:
+    def of(cls, config: Experiment, data_dir: str | Path | None, workers: int | None) -> Bench:
         data = load_dataset(config.dataset, data_dir)
         split = partition_of(data, config.partition, config.clients, config.seed)
         clients = [data.train.subset(indices) for indices in split.indices]
@@ -140,6 +150,7 @@ class Bench:
             participation=config.participation,
             weighting=config.weighting,
             detector=build_detector(config.detector, config.parameters),
+            engine=build_engine(config.engine, workers),
         )
         return cls(config, split, federation)
 

@@ -53,7 +53,7 @@ def make_federation(
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(torch.linspace(-0.5, 0.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
-    federation = Federation(
+    return Federation(
         method,
         FlatModel(module),
         own,
@@ -62,9 +62,8 @@ def make_federation(
         steps=steps,
         participation=participation,
         weighting="samples" if weighting == "samples" else "uniform",
+        engine=engine,
     )
-    federation.engine = engine(federation.worker)
-    return federation
 
 
 def play(federation: Federation, state: State, rounds: int | None = None) -> list[RoundOutcome]:

@@ -1,0 +1,154 @@
+"""The pool gives the serial engine's results to the last bit, and survives what happens to processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from sketches import SKETCHES
+
+from fedtaco.engines import PoolEngine
+from fedtaco.methods import METHODS, FedAvg, Scaffold, Taco
+from fedtaco.testing.small import final_state, make_federation, play, skewed_clients
+
+
+def pool_of(workers):
+    def engine(worker):
+        return PoolEngine(worker, workers)
+
+    return engine
+
+
+def states_agree(first, second):
+    assert torch.equal(first.server.weights, second.server.weights)
+    assert first.server.memory.keys() == second.server.memory.keys()
+    for name, tensor in first.server.memory.items():
+        assert torch.equal(tensor, second.server.memory[name]), name
+    assert first.memories.keys() == second.memories.keys()
+    for client, memory in first.memories.items():
+        for name, tensor in memory.items():
+            assert torch.equal(tensor, second.memories[client][name]), (client, name)
+
+
+@pytest.mark.parametrize("method", [*(kind() for kind in METHODS.values()), *SKETCHES], ids=lambda method: method.name)
+def test_pool_equals_serial_to_the_last_bit(method):
+    options = {"participation": 0.6, "steps": [1, 5, 2, 4, 3]}
+    states_agree(final_state(method, **options), final_state(method, engine=pool_of(2), **options))
+
+
+@pytest.mark.parametrize("workers", [1, 3, 9])
+def test_the_number_of_workers_does_not_matter(workers):
+    states_agree(final_state(Scaffold()), final_state(Scaffold(), engine=pool_of(workers)))
+
+
+def test_records_have_every_clients_seconds():
+    federation = make_federation(Taco(), engine=pool_of(2))
+    outcome = play(federation, federation.begin(), 1)[0]
+    assert all(record.seconds > 0 for record in outcome.clients)
+
+
+class Fatal:
+    """Samples whose client's process dies when they are first, or ever, fetched in a worker."""
+
+    def __init__(self, samples, marker=None):
+        self.samples, self.marker, self.home = samples, marker, os.getpid()
+
+    def __len__(self):
+        return len(self.samples)
+
+    def batch(self, indices):
+        if os.getpid() != self.home and (self.marker is None or not self.marker.exists()):
+            if self.marker is not None:
+                self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.samples.batch(indices)
+
+
+def test_a_worker_that_dies_is_named_and_its_client_run_again(tmp_path):
+    clients = skewed_clients()
+    clients[3] = Fatal(clients[3], tmp_path / "died")
+    with pytest.warns(
+        RuntimeWarning, match=r"Worker \d+ died \(exit code -9\) while it ran client 3; the client is run"
+    ):
+        survived = final_state(Scaffold(), clients=clients, engine=pool_of(2))
+    states_agree(final_state(Scaffold()), survived)
+
+
+def test_a_client_that_kills_every_worker_ends_the_run():
+    clients = skewed_clients()
+    clients[3] = Fatal(clients[3])
+    with (
+        pytest.warns(RuntimeWarning, match="client 3"),
+        pytest.raises(RuntimeError, match="while it ran client 3, for the second time"),
+    ):
+        final_state(FedAvg(), clients=clients, engine=pool_of(2))
+
+
+def test_an_error_in_a_worker_is_the_callers():
+    class Broken:
+        def __len__(self):
+            return 12
+
+        def batch(self, indices):
+            raise KeyError("no such file")
+
+    clients = [*skewed_clients()[:2], Broken()]
+    with pytest.raises(KeyError, match="no such file") as error:
+        final_state(FedAvg(), clients=clients, engine=pool_of(2))
+    assert "client 2 in round 1" in error.value.__notes__[0]
+
+
+def test_no_worker_is_left_when_a_run_is_over():
+    federation = make_federation(FedAvg(), engine=pool_of(2))
+    seen = [len(multiprocessing.active_children()) for _ in federation.rounds(federation.begin())]
+    assert seen == [2] * 4
+    assert multiprocessing.active_children() == []
+
+
+def test_no_worker_is_left_when_a_run_is_abandoned():
+    federation = make_federation(FedAvg(), engine=pool_of(2))
+    rounds = federation.rounds(federation.begin())
+    next(rounds)
+    rounds.close()
+    assert multiprocessing.active_children() == []
+
+
+PARENT = """
+import time
+from fedtaco.engines import PoolEngine
+from fedtaco.methods import FedAvg
+from fedtaco.testing.small import make_federation
+import multiprocessing
+federation = make_federation(FedAvg(), engine=lambda worker: PoolEngine(worker, 2))
+rounds = federation.rounds(federation.begin())
+next(rounds)
+print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+time.sleep(60)
+"""
+
+
+def test_workers_do_not_outlive_a_parent_that_is_killed():
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - /proc is no place for a Path
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
