@@ -260,3 +260,30 @@ print(resident() - before)
     load_dataset("cifar10", real_data)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 250
+
+
+def test_a_file_with_another_content_than_its_name_is_refused(tmp_path, few):
+    few("mnist", 50, 20)
+    write_mnist(tmp_path / "mnist", 50, 20)
+    labels = tmp_path / "mnist" / "train-labels-idx1-ubyte.gz"
+    labels.with_name("train-images-idx3-ubyte.gz").write_bytes(labels.read_bytes())
+    with pytest.raises(InvalidInput, match="A file is another one than its name says"):
+        load_dataset("mnist", tmp_path)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_damaged_cache_is_made_anew(tmp_path, few, part):
+    few("mnist", 50, 20)
+    write_mnist(tmp_path / "mnist", 50, 20)
+    whole = load_dataset("mnist", tmp_path).train.x.clone()
+    cached = tmp_path / "cache" / "mnist" / f"{part}.safetensors"
+    cached.write_bytes(cached.read_bytes()[:200])
+    assert torch.equal(load_dataset("mnist", tmp_path).train.x, whole)
+
+
+def test_leaf_samples_of_the_wrong_size_are_named(tmp_path):
+    for part in ("train", "test"):
+        write_leaf(tmp_path / "femnist" / part, {"ann": ([[0.1, 0.2]], [5])})
+    with pytest.raises(InvalidInput, match=r"samples of 'ann' in .*train are damaged"):
+        load_dataset("femnist", tmp_path)

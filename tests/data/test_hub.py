@@ -127,8 +127,11 @@ def test_another_dataset_is_refused(tmp_path):
 
 def test_a_source_that_cannot_be_reached_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    with pytest.raises(InvalidInput, match="MNIST could not be fetched from"):
+    with pytest.raises(InvalidInput, match="nowhere is no folder; name one with parquet files"):
         fetch(DATASETS["mnist"], tmp_path / "data", str(tmp_path / "nowhere"), quiet)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match="MNIST could not be fetched from"):
+        fetch(DATASETS["mnist"], tmp_path / "data", str(tmp_path / "empty"), quiet)
     with pytest.raises(InvalidInput, match="Adult could not be fetched from"):
         fetch(DATASETS["adult"], tmp_path / "data", (tmp_path / "nothing.zip").as_uri(), quiet)
     assert not (tmp_path / "data").exists()

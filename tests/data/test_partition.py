@@ -188,3 +188,18 @@ def test_a_number_is_asked_for(spec):
 def test_half_a_shard_is_refused():
     with pytest.raises(InvalidInput, match="whole number of shards"):
         partition("shards:1.5", labels_of(10), 5, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "clients", "seed", "words"),
+    [
+        (labels_of(3), 0, 0, "clients is 0"),
+        (labels_of(3), 2.5, 0, "clients is 2.5"),
+        (labels_of(3), 5, -1, "seed is -1"),
+        (labels_of(3).astype(float), 5, 0, "needs one class number each"),
+        (labels_of(3)[:, None], 5, 0, "needs one class number each"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(labels, clients, seed, words):
+    with pytest.raises(InvalidInput, match=words):
+        partition("dirichlet:0.5", labels, clients, seed)

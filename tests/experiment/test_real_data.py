@@ -32,6 +32,13 @@ def test_the_loss_falls(real_data, name, monkeypatch):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize(("dataset", "model"), [("adult", "lstm"), ("shakespeare", "mlp")])
+def test_a_model_that_does_not_fit_the_data_is_refused(real_data, tmp_path, dataset, model):
+    with pytest.raises(fedtaco.InvalidInput, match="Model and loss do not work on the samples"):
+        fedtaco.run("fedavg", dataset=dataset, model=model, data_dir=real_data, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_resnet_trains_on_cifar10(real_data, monkeypatch):
     monkeypatch.setattr("fedtaco.federation.evaluate", _quick)
     monkeypatch.setattr("test_real_data.PART", 32)

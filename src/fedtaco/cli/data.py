@@ -32,9 +32,9 @@ def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
     if json_wanted:
         print(json.dumps(rows, indent=2))
         return
-    table = Table(caption=f"Data folder: {root}", caption_justify="left")
-    for heading in ("name", "training", "test", "classes", "model", "partition", "at hand"):
-        right = heading in ("training", "test", "classes")
+    table = Table(caption=f"Data folder: {root}", caption_justify="left", box=None)
+    for heading in ("name", "train", "test", "classes", "model", "partition", "at hand"):
+        right = heading in ("train", "test", "classes")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for row in rows:
         counts = [f"{row[part]:,}" if row[part] else "varies" for part in ("train", "test")]
@@ -90,6 +90,8 @@ def show(
     json_wanted = as_json(format_)
     if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInput(f"out is '{out}'; its name must end in .png, .svg or .pdf.")
+    if out is not None and not out.parent.is_dir():
+        raise InvalidInput(f"out is '{out}', but there is no folder {out.parent}.")
     from fedtaco.data import dataset_info, load_dataset, partition_of
     from fedtaco.report.labels import draw_labels, heterogeneity, label_counts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,10 @@ def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSa
     samples = as_samples(data)
     if not isinstance(samples, TensorSamples):
         raise InvalidInput("Only samples with labels at hand can be split: give a pair (x, y) of tensors or arrays.")
-    return [samples.subset(part) for part in partition(spec, samples.labels().numpy(), clients, seed).indices]
+    result = partition(spec, samples.labels().numpy(), clients, seed)
+    for note in result.notes:
+        warnings.warn(note, stacklevel=2)
+    return [samples.subset(part) for part in result.indices]
 
 
 def _digits(info: DatasetInfo) -> Data:

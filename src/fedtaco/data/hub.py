@@ -81,6 +81,8 @@ def _read_hub(info: DatasetInfo, source: str, progress: Progress) -> Splits:
         raise InvalidInput("Fetching from the hub needs an extra: pip install 'fedtaco[hub]'.") from error
     columns = COLUMNS[info.name]
     config = None if Path(source).is_dir() else columns.config
+    if source != info.hub and ("/" not in source or Path(source).is_absolute()) and not Path(source).is_dir():
+        raise InvalidInput(f"{source} is no folder; name one with parquet files in the layout of {info.hub}.")
     try:
         found = datasets.load_dataset(source, config)
     except Exception as error:

@@ -38,6 +38,11 @@ def read_files(info: DatasetInfo, folder: Path) -> Splits:
     """Read a dataset from the folder that holds its files, and check what was published of it."""
     splits = _READERS[info.name](folder)
     for part, split, count in (("training", splits.train, info.train), ("test", splits.test, info.test)):
+        if split.x.shape != (len(split.y), *info.shape):
+            raise InvalidInput(
+                f"{folder} holds {part} inputs of shape {split.x.shape} and {len(split.y)} labels; {info.title} has a "
+                f"label for each input of shape {info.shape}. A file is another one than its name says."
+            )
         if count is not None and len(split.y) != count:
             raise InvalidInput(
                 f"{folder} holds {len(split.y)} {part} samples of {info.title}; {count} were published. "
@@ -90,7 +95,12 @@ def _leaf(encode: Callable[[list[Any], list[Any]], tuple[Array, Array]]) -> Call
         def split(part: str) -> Split:
             x, y, users = [], [], []
             for user, inputs, targets in formats.read_leaf(folder / part):
-                encoded = encode(inputs, targets)
+                try:
+                    encoded = encode(inputs, targets)
+                except InvalidInput:
+                    raise
+                except (ValueError, TypeError, IndexError) as error:
+                    raise InvalidInput(f"The samples of '{user}' in {folder / part} are damaged: {error}.") from error
                 x.append(encoded[0])
                 y.append(encoded[1])
                 users.append(np.full(len(targets), numbers.setdefault(user, len(numbers)), np.int32))

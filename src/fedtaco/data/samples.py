@@ -94,7 +94,7 @@ def as_samples(data: object) -> Samples:
     if isinstance(data, Dataset) and hasattr(data, "__len__"):
         return DatasetSamples(data)
     raise InvalidInput(
-        f"Cannot read samples from {type(data).__name__}; give a pair (x, y) of tensors "
+        f"Cannot read samples from {type(data).__name__}; give a pair (x, y) of tensors, "
         "a torch Dataset with a length that yields such pairs, or a datasets.Dataset with two columns."
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from safetensors.torch import load_file
 from torch import Tensor
@@ -74,8 +74,13 @@ def cached_facts(info: DatasetInfo, root: Path) -> dict[str, Any] | None:
     """What the cache says of a dataset; ``None`` if there is no whole one."""
     if not all(path.is_file() for path in _paths(info, root).values()):
         return None
-    with safe_open(_paths(info, root)["train"], framework="numpy") as stored:
-        facts: dict[str, Any] = json.loads(stored.metadata()["facts"])
+    facts: dict[str, Any] = {}
+    for path in _paths(info, root).values():
+        try:
+            with safe_open(path, framework="numpy") as stored:
+                facts = json.loads(stored.metadata()["facts"])
+        except SafetensorError:
+            return None
     return facts if facts["schema"] == SCHEMA else None
 
 

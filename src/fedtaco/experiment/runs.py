@@ -17,7 +17,7 @@ from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import as_method, build_detector, build_engine, build_method, method_spec, parameters_of
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
-from fedtaco.experiment.training import plan_of, result_of
+from fedtaco.experiment.training import plan_of, result_of, try_out
 from fedtaco.federation import Federation, State
 from fedtaco.methods import Method, Server
 from fedtaco.models import FlatModel, build_model
@@ -141,9 +141,11 @@ class Bench:
         data = load_dataset(config.dataset, data_dir)
         split = partition_of(data, config.partition, config.clients, config.seed)
         clients = [data.train.subset(indices) for indices in split.indices]
+        model = FlatModel(_build(config.model, config.dataset, config.seed))
+        try_out(model, clients[0], cross_entropy, config.dataset)
         federation = Federation(
             build_method(config.method, config.parameters),
-            FlatModel(_build(config.model, config.dataset, config.seed)),
+            model,
             clients,
             data.test,
             plan_of(config, len(clients), cross_entropy),

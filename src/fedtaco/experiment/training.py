@@ -87,9 +87,9 @@ def train(
         },
     )
     flat, held_out = FlatModel(model), None if test is None else _samples("The test set", test)
-    _try_out(flat, samples[0], loss, "client 0")
+    try_out(flat, samples[0], loss, "client 0")
     if held_out is not None:
-        _try_out(flat, held_out, loss, "the test set")
+        try_out(flat, held_out, loss, "the test set")
     federation = Federation(
         as_method(method),
         flat,
@@ -136,7 +136,7 @@ def _samples(whose: str, data: Any) -> Samples:
     return samples
 
 
-def _try_out(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> None:
+def try_out(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> None:
     """One sample, two if there are, through model and loss, so that what does not fit is said at once."""
     x, y = samples.batch(torch.arange(min(2, len(samples))))
     try:

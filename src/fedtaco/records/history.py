@@ -72,7 +72,7 @@ class History:
 
     def __repr__(self) -> str:
         last = "" if self.final_accuracy is None else f", final accuracy {self.final_accuracy:.4f}"
-        return f"<History of {len(self)} rounds{last}>"
+        return f"<History of {len(self)} round{'' if len(self) == 1 else 's'}{last}>"
 
     def column(self, name: str) -> list[Any]:
         """One field of every round, for plotting."""

@@ -51,6 +51,14 @@ def partition(
     [4, 3, 3]
     """
     check_partition(spec)
+    if not isinstance(clients, int) or clients < 1:
+        raise InvalidInput(f"clients is {clients}; it must be a whole number of at least 1.")
+    if seed < 0:
+        raise InvalidInput(f"seed is {seed}; it must be at least 0.")
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise InvalidInput(
+            f"Labels are {labels.dtype} of shape {labels.shape}; a partition needs one class number each."
+        )
     if clients > len(labels):
         raise InvalidInput(f"clients is {clients}, more than the {len(labels)} training samples.")
     name, _, option = spec.partition(":")
