@@ -32,7 +32,7 @@ def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
     if json_wanted:
         print(json.dumps(rows, indent=2))
         return
-    table = Table(caption=f"Data folder: {root}", caption_justify="left", box=None)
+    table = Table(caption=f"Data folder: {root}", caption_justify="left", box=None, pad_edge=False)
     for heading in ("name", "train", "test", "classes", "model", "partition", "at hand"):
         right = heading in ("train", "test", "classes")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
