@@ -6,18 +6,17 @@ import dataclasses
 import io
 import zipfile
 
+import datasets
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-datasets = pytest.importorskip("datasets")
-from PIL import Image  # noqa: E402
-
-import fedtaco  # noqa: E402
-from fedtaco import InvalidInput  # noqa: E402
-from fedtaco.data import DATASETS, load_dataset  # noqa: E402
-from fedtaco.data.hub import COLUMNS, fetch  # noqa: E402
-from fedtaco.data.samples import as_samples  # noqa: E402
+import fedtaco
+from fedtaco import InvalidInput
+from fedtaco.data import DATASETS, load_dataset
+from fedtaco.data.hub import COLUMNS, fetch
+from fedtaco.data.samples import as_samples
 
 
 def quiet(part, done, total):

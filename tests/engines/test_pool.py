@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -148,7 +149,6 @@ def test_workers_do_not_outlive_a_parent_that_is_killed():
 
 def alive(pid):
     try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - /proc is no place for a Path
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False

@@ -39,7 +39,7 @@ def experiment_settings(
         str,
         _option(
             "Freeloader detection: off, or paper, which expels clients whose α reached taco.kappa (0.6) in "
-            "taco.max_strikes rounds (a fifth of all). On evenly spread data it expels honest clients too.",
+            "taco.max_strikes rounds (a fifth of all). It can expel honest clients too, on even data all.",
             EXPERIMENT,
         ),
     ] = "off",
