@@ -28,8 +28,8 @@ def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, bu
     total, correct, classes = 0.0, 0, True
     with torch.no_grad():
         for part in torch.split(torch.arange(len(samples)), BATCH):
-            x, y = samples.batch(part)
-            prediction = model.predict(x)
+            x, y = model.adopt(samples.batch(part))
+            prediction = model.module(x)
             total += float(loss(prediction, y)) * len(part)
             classes = classes and not y.is_floating_point()
             if classes:

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from fedtaco.data import Samples
+from fedtaco.device import HOME
 from fedtaco.engines import Engine, Results, SerialEngine
 from fedtaco.errors import RunStopped
 from fedtaco.evaluation import Evaluation, evaluate
-from fedtaco.local import Assignment, Job, Plan, Worker
+from fedtaco.local import Assignment, Job, Worker
 from fedtaco.methods import Broadcast, Memory, Method, Server, Uploads, weighted_sum
-from fedtaco.models import FlatModel
 from fedtaco.randomness import generator
 from fedtaco.records import ClientRecord, RoundRecord
 from fedtaco.trust import Detector, finite_rows
@@ -53,10 +53,8 @@ class Federation:
     def __init__(
         self,
         method: Method,
-        model: FlatModel,
-        clients: Sequence[Samples],
+        worker: Worker,
         test: Samples | None,
-        plan: Plan,
         *,
         steps: Sequence[int] | None = None,
         participation: float = 1.0,
@@ -64,13 +62,13 @@ class Federation:
         detector: Detector | None = None,
         engine: Callable[[Worker], Engine] = SerialEngine,
     ) -> None:
-        self.method, self.model, self.clients, self.test, self.plan = method, model, clients, test, plan
-        self.steps = steps or [plan.setting.local_steps] * len(clients)
+        self.method, self.worker, self.test = method, worker, test
+        self.model, self.clients, self.plan = worker.model, worker.clients, worker.plan
+        self.steps = steps or [self.plan.setting.local_steps] * len(self.clients)
         self.weighting, self.detector = weighting, detector
-        self.cohort_size = max(1, round(participation * len(clients)))
-        self.start = model.vector.clone(), model.buffers.clone()
-        self.worker = Worker(model, clients, plan)
-        self.engine = engine(self.worker)
+        self.cohort_size = cohort_size(participation, len(self.clients))
+        self.start = self.model.vector.to(HOME, copy=True), self.model.buffers.to(HOME, copy=True)
+        self.engine = engine(worker)
 
     def begin(self) -> State:
         """The state before the first round."""
@@ -183,6 +181,10 @@ class Federation:
         if self.test is None:
             return Evaluation(None, None)
         return evaluate(self.model, self.test, self.plan.loss, weights, buffers)
+
+
+def cohort_size(participation: float, clients: int) -> int:
+    return max(1, round(participation * clients))
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def test_methods_are_listed_with_their_cost(fedtaco):
         (["--method", "./own.py:Thing"], "Write it as package.module:Class"),
         (["--out", "/proc/nowhere/run"], "Cannot write to /proc/nowhere/run"),
         (["--resume", "--overwrite"], "not both"),
-        (["--workers", "2"], "workers are for --engine pool"),
+        (["--engine", "serial", "--workers", "2"], "workers are for the engines pool and batched"),
         (["--engine", "pool", "--workers", "0"], "workers is 0"),
         (["--target", "90"], "target is 90.0"),
         (["--seed", "99999999999999999999"], "seed is"),

@@ -74,9 +74,7 @@ class Fatal:
 def test_a_worker_that_dies_is_named_and_its_client_run_again(tmp_path):
     clients = skewed_clients()
     clients[3] = Fatal(clients[3], tmp_path / "died")
-    with pytest.warns(
-        RuntimeWarning, match=r"Worker \d+ died \(exit code -9\) while it ran client 3; the client is run"
-    ):
+    with pytest.warns(RuntimeWarning, match=r"Worker \d+ died \(exit code -9\) while it ran client 3; this is run"):
         survived = final_state(Scaffold(), clients=clients, engine=pool_of(2))
     states_agree(final_state(Scaffold()), survived)
 

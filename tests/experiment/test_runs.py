@@ -149,7 +149,7 @@ def test_a_folder_with_other_things_is_never_replaced(tmp_path):
 
 
 def test_a_pool_gives_the_same_run(tmp_path):
-    serial = fedtaco.run("scaffold", **QUICK)
+    serial = fedtaco.run("scaffold", engine="serial", **QUICK)
     pool = fedtaco.run("scaffold", out=tmp_path / "run", engine="pool", workers=2, **QUICK)
     for name, tensor in serial.model.state_dict().items():
         assert torch.equal(tensor, pool.model.state_dict()[name])
@@ -181,7 +181,7 @@ def test_methods_see_the_same_batches(monkeypatch):
     orders = []
     for method in ("fedavg", "taco", "stem"):
         seen.clear()
-        fedtaco.run(method, dataset="digits", rounds=1, local_steps=2)
+        fedtaco.run(method, dataset="digits", rounds=1, local_steps=2, engine="serial")
         orders.append([indices for indices in seen if len(indices) == 64])
     assert orders[0] == orders[1] == orders[2]
     assert len(orders[0]) == 40

@@ -34,6 +34,22 @@ def test_cnn_is_two_convolutions_and_three_layers():
     assert [kind for kind in kinds if kind in ("Conv2d", "Linear")] == ["Conv2d"] * 2 + ["Linear"] * 3
 
 
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
+def test_cnn_is_the_published_one_laid_out_for_speed(shape):
+    """ReLU before pooling and plain memory give the same scores and gradients, on flat images with ties too."""
+    model = FlatModel(build_model("cnn", shape, 10, seed=0).double())
+    own = list(model.module)
+    assert own[1](own[0](torch.randn(2, *shape, dtype=torch.float64))).is_contiguous(memory_format=torch.channels_last)
+    conv1, pool1, relu1, conv2, pool2, relu2 = own[1:7]
+    published = FlatModel(nn.Sequential(conv1, relu1, pool1, conv2, relu2, pool2, *own[7:]))
+    images = torch.randn(6, *shape, dtype=torch.float64)
+    images[3:] = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64).view(3, 1, 1, 1)
+    batch = images, torch.arange(6)
+    torch.testing.assert_close(model.module(images), published.module(images), rtol=1e-12, atol=1e-12)
+    gradients = [each.gradient(each.vector, batch, cross_entropy, 0) for each in (model, published)]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
+
+
 def test_batch_norm_statistics_are_averaged_and_not_part_of_the_update():
     model = build_model("resnet18:batchnorm", (3, 8, 8), 4, seed=0)
     flat = FlatModel(model)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fedtaco.cli.progress import errors, progress
+from fedtaco.cli.progress import ProgressBar, errors
 from fedtaco.errors import RunStopped
 from fedtaco.experiment.build import method_class
 from fedtaco.experiment.comparison import plan_comparison, run_comparison
 from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.runs import run_experiment
-from fedtaco.records import RoundRecord, RunFolder
+from fedtaco.experiment.runs import Manner, run_experiment
+from fedtaco.records import RunFolder
 from fedtaco.report import Comparison, compare_runs
 
 
@@ -24,21 +23,13 @@ def run_one(
     settings: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool
 ) -> tuple[dict[str, Any], Path]:
     """Run one experiment with a progress bar; its summary and folder."""
-    data_dir, workers = settings.pop("data_dir"), settings.pop("workers")
+    manner = Manner(resume, overwrite, settings.pop("data_dir"), settings.pop("workers"))
     experiment = Experiment.of(**settings)
     name = method_class(experiment.method).name
     folder = RunFolder(out or Path("runs") / f"{experiment.dataset}-{name}-seed{experiment.seed}")
     try:
-        with progress(experiment.rounds) as tell:
-            run_experiment(
-                experiment,
-                folder,
-                resume=resume,
-                overwrite=overwrite,
-                data_dir=data_dir,
-                workers=workers,
-                on_round=lambda record: tell(name, record, record.round),
-            )
+        with ProgressBar([experiment]) as bar:
+            run_experiment(experiment, folder, manner, bar)
     except RunStopped as stop:
         raise RunStopped(f"{stop} What was recorded is in {folder.path}.") from stop
     summary = folder.summary()
@@ -56,24 +47,11 @@ def compare(
     overwrite: bool,
 ) -> tuple[list[dict[str, Any]], Path]:
     """Run a comparison with one progress bar; the summaries and the folder above all runs."""
-    data_dir, workers = settings.pop("data_dir"), settings.pop("workers")
+    manner = Manner(resume, overwrite, settings.pop("data_dir"), settings.pop("workers"))
     experiments = plan_comparison(methods, seeds, **settings)
     folder = out or Path("runs") / settings["dataset"]
-    before = dict(zip(map(id, experiments), accumulate((one.rounds for one in experiments), initial=0), strict=False))
-
-    def tell_of(experiment: Experiment, record: RoundRecord) -> None:
-        tell(f"{experiment.method} seed {experiment.seed}", record, before[id(experiment)] + record.round)
-
-    with progress(sum(experiment.rounds for experiment in experiments)) as tell:
-        summaries = run_comparison(
-            experiments,
-            folder,
-            resume=resume,
-            overwrite=overwrite,
-            data_dir=data_dir,
-            workers=workers,
-            on_round=tell_of,
-        )
+    with ProgressBar(experiments) as bar:
+        summaries = run_comparison(experiments, folder, manner, bar)
     for summary in summaries:
         if summary["stopped"]:
             errors.print(summary["stopped"], style="yellow", highlight=False)

@@ -64,9 +64,18 @@ def experiment_settings(
     participation: Annotated[float, _option("Fraction of the clients in a round.", TRAINING)] = 1.0,
     engine: Annotated[
         str,
-        _option("How clients are run: serial (exact seconds) or pool (on all cores, the same results).", TRAINING),
-    ] = "serial",
-    workers: Annotated[int | None, _option("Processes of --engine pool; one a core by default.", TRAINING)] = None,
+        _option(
+            "How clients are run: serial (one by one, exact seconds), pool (on all cores, the same bits), batched "
+            "(many in one computation), or auto, which chooses by a fixed rule and says so.",
+            TRAINING,
+        ),
+    ] = "auto",
+    workers: Annotated[
+        int | None, _option("Processes of the engines pool and batched; one a core by default.", TRAINING)
+    ] = None,
+    device: Annotated[
+        str, _option("Where models compute: cpu, cuda, mps, or auto, an accelerator if there is one.", TRAINING)
+    ] = "cpu",
     seed: Annotated[int, _option("Seed of everything random; the first of --seeds.", TRAINING)] = 0,
 ) -> dict[str, Any]:
     """The settings of an experiment, as :class:`fedtaco.Experiment` takes them."""

@@ -2,43 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedtaco.engines import Choice
+from fedtaco.experiment import Experiment, Watcher
 from fedtaco.records import RoundRecord
 
 errors = Console(stderr=True)
 
 
-class Tell(Protocol):
-    """Tells the progress bar of a finished round."""
+class ProgressBar(Watcher):
+    """A bar over all rounds of some runs, with the newest accuracy beside it."""
 
-    def __call__(self, title: str, record: RoundRecord, done: int) -> None: ...
+    def __init__(self, experiments: Sequence[Experiment]) -> None:
+        rounds = [experiment.rounds for experiment in experiments]
+        self.before = dict(zip(map(id, experiments), accumulate(rounds, initial=0), strict=False))
+        self.engines_told: set[str] = set()
+        self.bar = Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=errors,
+            transient=True,
+        )
+        self.task = self.bar.add_task("starting", total=sum(rounds))
 
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
 
-@contextmanager
-def progress(rounds: int) -> Iterator[Tell]:
-    """A bar over all rounds that are to come, with the newest accuracy beside it."""
-    columns = (
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("starting", total=rounds)
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
 
-        def tell(title: str, record: RoundRecord, done: int) -> None:
-            accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
-            bar.update(task, completed=done, description=f"{title}{accuracy}")
-            for client, reason in record.dropped.items():
-                bar.console.print(f"{title}, round {record.round}: client {client} left out, {reason}.", style="yellow")
+    def engine_chosen(self, experiment: Experiment, engine: Choice) -> None:
+        if str(engine) not in self.engines_told:
+            self.engines_told.add(str(engine))
+            self.bar.console.print(f"Engine {engine}.", style="dim", highlight=False)
 
-        yield tell
+    def round_done(self, experiment: Experiment, record: RoundRecord) -> None:
+        title = f"{experiment.method} seed {experiment.seed}"
+        accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
+        done = self.before[id(experiment)] + record.round
+        self.bar.update(self.task, completed=done, description=f"{title}{accuracy}")
+        for client, reason in record.dropped.items():
+            self.bar.console.print(
+                f"{title}, round {record.round}: client {client} left out, {reason}.", style="yellow"
+            )

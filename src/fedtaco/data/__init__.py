@@ -3,7 +3,7 @@
 from fedtaco.data.catalog import DATASETS, DatasetInfo, dataset_info
 from fedtaco.data.datasets import Data, load_dataset, partition_of, split
 from fedtaco.data.partitions import PARTITIONS, Partition, check_partition, partition
-from fedtaco.data.samples import DatasetSamples, Samples, TensorSamples, as_samples, batch_plan
+from fedtaco.data.samples import DatasetSamples, Samples, StackedBatches, TensorSamples, as_samples, batch_plan
 
 __all__ = [
     "DATASETS",
@@ -13,6 +13,7 @@ __all__ = [
     "DatasetSamples",
     "Partition",
     "Samples",
+    "StackedBatches",
     "TensorSamples",
     "as_samples",
     "batch_plan",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -77,6 +77,42 @@ class DatasetSamples:
             raise InvalidInput(f"The dataset yields a {type(items[0]).__name__}; it must yield pairs (input, target).")
         x, y = default_collate(items)
         return x, (y if y.is_floating_point() else y.long())
+
+
+class StackedBatches:
+    """The batches of several clients, step by step: inputs (n, b, ...) and targets (n, b, ...).
+
+    Clients that are parts of the same tensors are fetched at once.
+    """
+
+    def __init__(self, clients: Sequence[Samples], plans: Sequence[Tensor]) -> None:
+        self.clients, self.indices = clients, torch.stack(list(plans), dim=1)
+        self.whole = _common_tensors(clients)
+        if self.whole is not None:
+            for client, samples in enumerate(cast(Sequence[TensorSamples], clients)):
+                if samples.chosen is not None:
+                    self.indices[:, client] = samples.chosen[self.indices[:, client]]
+
+    def at(self, step: int) -> tuple[Tensor, Tensor]:
+        indices = self.indices[step]
+        if self.whole is not None:
+            x, y = self.whole.batch(indices.flatten())
+            return x.unflatten(0, indices.shape), y.unflatten(0, indices.shape)
+        batches = [samples.batch(own) for samples, own in zip(self.clients, indices, strict=True)]
+        return torch.stack([x for x, _ in batches]), torch.stack([y for _, y in batches])
+
+
+def _common_tensors(clients: Sequence[Samples]) -> TensorSamples | None:
+    """The samples that all clients are parts of, if there are such."""
+    first = clients[0]
+    if not isinstance(first, TensorSamples):
+        return None
+    for other in clients:
+        if not (isinstance(other, TensorSamples) and other.x is first.x and other.y is first.y):
+            return None
+        if other.prepare is not first.prepare:
+            return None
+    return TensorSamples(first.x, first.y, first.prepare)
 
 
 def as_samples(data: object) -> Samples:

@@ -2,7 +2,18 @@
 
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model, save_model
-from fedtaco.experiment.runs import load, run, run_experiment
+from fedtaco.experiment.runs import Manner, Watcher, load, run, run_experiment
 from fedtaco.experiment.training import train
 
-__all__ = ["Experiment", "Result", "load", "load_model", "run", "run_experiment", "save_model", "train"]
+__all__ = [
+    "Experiment",
+    "Manner",
+    "Result",
+    "Watcher",
+    "load",
+    "load_model",
+    "run",
+    "run_experiment",
+    "save_model",
+    "train",
+]

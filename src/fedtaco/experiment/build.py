@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtaco.engines import Engine, PoolEngine, SerialEngine
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.local import Worker
 from fedtaco.methods import METHODS, Method, check_method_class, domains
 from fedtaco.trust import DETECTORS, PaperDetector
 
@@ -70,17 +66,6 @@ def build_detector(name: str, parameters: Parameters) -> PaperDetector | None:
         raise unknown("detector", name, DETECTORS)
     kind = DETECTORS[name]
     return None if kind is None else kind(**_own(parameters, kind.namespace, kind))
-
-
-def build_engine(name: str, workers: int | None) -> Callable[[Worker], Engine]:
-    """An engine by name; a pool has a worker for each core unless told otherwise."""
-    if workers is not None and workers < 1:
-        raise InvalidInput(f"workers is {workers}; it must be at least 1.")
-    if workers is not None and name == "serial":
-        raise InvalidInput("workers are for --engine pool; serial runs one client after another.")
-    if name == "serial":
-        return SerialEngine
-    return partial(PoolEngine, workers=workers or len(os.sched_getaffinity(0)))
 
 
 def parameters_of(method: Method, detector: PaperDetector | None) -> dict[str, float | str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import check_overrides, method_class, relevant
 from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.runs import run_experiment
-from fedtaco.records import RoundRecord, RunFolder
+from fedtaco.experiment.runs import Manner, Watcher, run_experiment
+from fedtaco.records import RunFolder
 
 
 def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: Any) -> list[Experiment]:
@@ -32,14 +32,7 @@ def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: An
 
 
 def run_comparison(
-    experiments: Sequence[Experiment],
-    out: Path,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    data_dir: Path | None = None,
-    workers: int | None = None,
-    on_round: Callable[[Experiment, RoundRecord], None],
+    experiments: Sequence[Experiment], out: Path, manner: Manner, watcher: Watcher
 ) -> list[dict[str, Any]]:
     """Run all, each in a folder of its own below ``out``, and return their summaries.
 
@@ -50,23 +43,11 @@ def run_comparison(
         raise InvalidInput(f"{out} holds a single run; choose another folder (out) for a comparison.")
     folders = [RunFolder(out / f"{method_class(one.method).name}-seed{one.seed}") for one in experiments]
     for experiment, folder in zip(experiments, folders, strict=True):
-        folder.claim(experiment.stored(), resume=resume, overwrite=overwrite)
+        folder.claim(experiment.stored(), resume=manner.resume, overwrite=manner.overwrite)
     summaries = []
     for experiment, folder in zip(experiments, folders, strict=True):
-
-        def tell(record: RoundRecord, experiment: Experiment = experiment) -> None:
-            on_round(experiment, record)
-
-        if not (resume and folder.summary()):
+        if not (manner.resume and folder.summary()):
             with suppress(RunStopped):
-                run_experiment(
-                    experiment,
-                    folder,
-                    resume=resume,
-                    overwrite=overwrite,
-                    data_dir=data_dir,
-                    workers=workers,
-                    on_round=tell,
-                )
+                run_experiment(experiment, folder, manner, watcher)
         summaries.append({"folder": str(folder.path), **(folder.summary() or {})})
     return summaries

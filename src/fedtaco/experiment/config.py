@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from fedtaco import __version__
 from fedtaco.data import check_partition, dataset_info
+from fedtaco.engines import EngineName
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.build import build_detector, build_method, check_overrides, parameters_of
 from fedtaco.federation import Weighting
@@ -32,6 +33,8 @@ class Training(BaseModel):
     weighting: Weighting = "uniform"
     participation: Fraction = 1.0
     detector: str = "off"
+    engine: EngineName = "auto"
+    device: str = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
@@ -48,7 +51,6 @@ class Experiment(Training):
     model: str
     partition: str
     clients: Count = 20
-    engine: Literal["serial", "pool"] = "serial"
     target: Fraction
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
 

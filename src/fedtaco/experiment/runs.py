@@ -10,22 +10,46 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Partition, dataset_info, load_dataset, partition_of
+from fedtaco.engines import Choice
 from fedtaco.errors import InvalidInput, RunStopped
-from fedtaco.experiment.build import as_method, build_detector, build_engine, build_method, method_spec, parameters_of
+from fedtaco.experiment.build import as_method, build_detector, build_method, method_spec, parameters_of
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
-from fedtaco.experiment.training import plan_of, result_of, try_out
+from fedtaco.experiment.training import assemble, result_of
 from fedtaco.federation import Federation, State
 from fedtaco.methods import Method, Server
-from fedtaco.models import FlatModel, build_model
+from fedtaco.models import build_model
 from fedtaco.randomness import torch_seed
 from fedtaco.records import Arrays, History, RoundRecord, RunFolder
 from fedtaco.report import summarize
 
-OnRound = Callable[[RoundRecord], None]
+
+@dataclass(frozen=True)
+class Manner:
+    """How runs are done, which changes none of their results."""
+
+    resume: bool = False
+    """Go on with what the folder holds."""
+    overwrite: bool = False
+    """Replace what the folder holds."""
+    data_dir: str | Path | None = None
+    """Where datasets are looked for."""
+    workers: int | None = None
+    """Processes of the engines ``pool`` and ``batched``."""
+
+    def __post_init__(self) -> None:
+        if self.resume and self.overwrite:
+            raise InvalidInput("Either go on with a run (resume) or replace it (overwrite), not both.")
+
+
+class Watcher:
+    """Is told how a run goes; override what is of interest."""
+
+    def engine_chosen(self, experiment: Experiment, engine: Choice) -> None: ...
+
+    def round_done(self, experiment: Experiment, record: RoundRecord) -> None: ...
 
 
 def run(
@@ -36,15 +60,15 @@ def run(
     overwrite: bool = False,
     data_dir: str | Path | None = None,
     workers: int | None = None,
-    on_round: OnRound | None = None,
+    on_round: Callable[[RoundRecord], None] | None = None,
     **settings: Any,
 ) -> Result:
     """Run a method on a named dataset.
 
     ``settings`` are the fields of :class:`Experiment`: dataset, model, partition, clients, rounds,
     local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, seed, target,
-    engine and parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is where
-    datasets are looked for, ``workers`` how many processes the engine ``pool`` has.
+    engine, device and parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is
+    where datasets are looked for, ``workers`` how many processes an engine may have.
 
     >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
     >>> len(result.history)
@@ -57,39 +81,30 @@ def run(
         method = method_spec(method)
     config = Experiment.of(method=method, **settings)
     folder = None if out is None else RunFolder(out)
-    return run_experiment(
-        config,
-        folder,
-        resume=resume,
-        overwrite=overwrite,
-        data_dir=data_dir,
-        workers=workers,
-        on_round=on_round,
-    )
+
+    class CallsBack(Watcher):
+        def round_done(self, experiment: Experiment, record: RoundRecord) -> None:
+            if on_round is not None:
+                on_round(record)
+
+    return run_experiment(config, folder, Manner(resume, overwrite, data_dir, workers), CallsBack())
 
 
-def run_experiment(
-    config: Experiment,
-    folder: RunFolder | None = None,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    data_dir: str | Path | None = None,
-    workers: int | None = None,
-    on_round: OnRound | None = None,
-) -> Result:
+def run_experiment(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: Watcher) -> Result:
     """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
-    if resume and overwrite:
-        raise InvalidInput("Either go on with a run (resume) or replace it (overwrite), not both.")
+    begun = folder is not None and folder.exists() and manner.resume
     if folder is not None:
-        folder.claim(config.stored(), resume=resume, overwrite=overwrite)
-    bench = Bench.of(config, data_dir, workers)
+        folder.claim(config.stored(), resume=manner.resume, overwrite=manner.overwrite)
+    bench = Bench.of(config, manner, folder.config()["ran_by"] if folder is not None and begun else None)
+    watcher.engine_chosen(config, bench.engine)
     history, state = History(), bench.federation.begin()
     if folder is not None:
-        if resume and folder.exists():
+        if begun:
             history, state = _pick_up(folder, state)
         else:
-            folder.begin(config.stored(), bench.partition.indices, bench.partition.groups)
+            folder.begin(
+                {**config.stored(), "ran_by": bench.engine.stored()}, bench.partition.indices, bench.partition.groups
+            )
     try:
         for outcome in bench.federation.rounds(state):
             state = outcome.state
@@ -98,8 +113,7 @@ def run_experiment(
             if folder is not None:
                 folder.append(outcome.record, outcome.clients)
                 folder.save_checkpoint(state.round, _to_arrays(state))
-            if on_round is not None:
-                on_round(outcome.record)
+            watcher.round_done(config, outcome.record)
     except RunStopped as stop:
         stop.history = history
         if folder is not None:
@@ -135,31 +149,33 @@ class Bench:
     config: Experiment
     partition: Partition
     federation: Federation
+    engine: Choice
 
     @classmethod
-    def of(cls, config: Experiment, data_dir: str | Path | None, workers: int | None) -> Bench:
-        data = load_dataset(config.dataset, data_dir)
+    def of(cls, config: Experiment, manner: Manner, chosen: Mapping[str, Any] | None) -> Bench:
+        data = load_dataset(config.dataset, manner.data_dir)
         split = partition_of(data, config.partition, config.clients, config.seed)
-        clients = [data.train.subset(indices) for indices in split.indices]
-        model = FlatModel(_build(config.model, config.dataset, config.seed))
-        try_out(model, clients[0], cross_entropy, config.dataset)
-        federation = Federation(
+        federation, engine = assemble(
+            config,
             build_method(config.method, config.parameters),
-            model,
-            clients,
+            _build(config.model, config.dataset, config.seed),
+            [data.train.subset(indices) for indices in split.indices],
             data.test,
-            plan_of(config, len(clients), cross_entropy),
-            participation=config.participation,
-            weighting=config.weighting,
             detector=build_detector(config.detector, config.parameters),
-            engine=build_engine(config.engine, workers),
+            workers=manner.workers,
+            chosen=chosen,
         )
-        return cls(config, split, federation)
+        return cls(config, split, federation, engine)
 
     def summary(self, history: History, stopped: str | None = None) -> dict[str, Any]:
         run = {"method": self.federation.method.name, "dataset": self.config.dataset, "seed": self.config.seed}
         figures = summarize(history, self.config.target, self.partition.groups)
-        notes = {"parameters": self.config.parameters, "partition_notes": self.partition.notes, "stopped": stopped}
+        notes = {
+            "parameters": self.config.parameters,
+            "partition_notes": self.partition.notes,
+            "engine": str(self.engine),
+            "stopped": stopped,
+        }
         return {**run, **notes, **figures}
 
 

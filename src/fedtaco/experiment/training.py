@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,15 +10,18 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Samples, as_samples
+from fedtaco.device import choose_device
+from fedtaco.engines import Choice, EngineName, Work, choose_engine, cores
 from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import as_method, build_detector
 from fedtaco.experiment.config import Training, checked
 from fedtaco.experiment.result import Result
-from fedtaco.federation import Federation, State, Weighting
-from fedtaco.local import Plan
+from fedtaco.federation import Federation, State, Weighting, cohort_size
+from fedtaco.local import Plan, Worker
 from fedtaco.methods import Method, Setting
 from fedtaco.models import FlatModel, Loss
 from fedtaco.records import History, RoundRecord
+from fedtaco.trust import Detector
 
 
 def train(
@@ -36,6 +39,9 @@ def train(
     participation: float = 1.0,
     detector: str = "off",
     loss: Loss = cross_entropy,
+    engine: EngineName = "auto",
+    workers: int | None = None,
+    device: str = "cpu",
     seed: int = 0,
     on_round: Callable[[RoundRecord], None] | None = None,
 ) -> Result:
@@ -59,6 +65,9 @@ def train(
         the plain mean of client models comes out.
     loss
         The mean loss of a batch, from predictions and targets.
+    engine, workers, device
+        How clients are run: ``serial``, ``pool``, ``batched``, or ``auto``, which chooses; the number of
+        processes; and ``cpu``, ``cuda``, ``mps`` or ``auto``.
     on_round
         Called with the record of each finished round.
 
@@ -83,23 +92,22 @@ def train(
             "weighting": weighting,
             "participation": participation,
             "detector": detector,
+            "engine": engine,
+            "device": device,
             "seed": seed,
         },
     )
-    flat, held_out = FlatModel(model), None if test is None else _samples("The test set", test)
-    try_out(flat, samples[0], loss, "client 0")
-    if held_out is not None:
-        try_out(flat, held_out, loss, "the test set")
-    federation = Federation(
+    held_out = None if test is None else _samples("The test set", test)
+    federation, _ = assemble(
+        settings,
         as_method(method),
-        flat,
+        model,
         samples,
         held_out,
-        plan_of(settings, len(samples), loss),
+        loss=loss,
         steps=steps,
-        participation=participation,
-        weighting=weighting,
         detector=build_detector(detector, {}),
+        workers=workers,
     )
     history, state = History(), federation.begin()
     try:
@@ -115,9 +123,40 @@ def train(
     return result_of(federation, state, history)
 
 
-def plan_of(settings: Training, clients: int, loss: Loss) -> Plan:
-    setting = Setting(clients, settings.rounds, settings.local_steps, settings.local_lr, settings.server_lr)
-    return Plan(setting, settings.batch_size, loss, settings.seed)
+def assemble(
+    settings: Training,
+    method: Method,
+    model: nn.Module,
+    clients: Sequence[Samples],
+    test: Samples | None,
+    *,
+    loss: Loss = cross_entropy,
+    steps: Sequence[int] | None = None,
+    detector: Detector | None = None,
+    workers: int | None = None,
+    chosen: Mapping[str, Any] | None = None,
+) -> tuple[Federation, Choice]:
+    """A federation ready to play, and the engine it was given; ``chosen`` is the engine of a run that is resumed."""
+    flat = FlatModel(model, choose_device(settings.device))
+    for samples, whose in ((clients[0], "client 0"), (test, "the test set")):
+        if samples is not None:
+            _try_out(flat, samples, loss, whose)
+    setting = Setting(len(clients), settings.rounds, settings.local_steps, settings.local_lr, settings.server_lr)
+    worker = Worker(flat, clients, Plan(setting, settings.batch_size, loss, settings.seed))
+    steps = steps or [settings.local_steps] * len(clients)
+    work = Work(worker, steps, cohort_size(settings.participation, len(clients)), cores())
+    engine = choose_engine(settings.engine, work, workers=workers, chosen=chosen)
+    federation = Federation(
+        method,
+        worker,
+        test,
+        steps=steps,
+        participation=settings.participation,
+        weighting=settings.weighting,
+        detector=detector,
+        engine=engine.build,
+    )
+    return federation, engine
 
 
 def result_of(federation: Federation, state: State, history: History) -> Result:
@@ -136,13 +175,13 @@ def _samples(whose: str, data: Any) -> Samples:
     return samples
 
 
-def try_out(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> None:
+def _try_out(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> None:
     """One sample, two if there are, through model and loss, so that what does not fit is said at once."""
-    x, y = samples.batch(torch.arange(min(2, len(samples))))
+    x, y = model.adopt(samples.batch(torch.arange(min(2, len(samples)))))
     try:
         with torch.no_grad():
             model.module.eval()
-            loss(model.predict(x), y)
+            loss(model.module(x), y)
     except Exception as error:
         raise InvalidInput(
             f"Model and loss do not work on the samples of {whose} (inputs {tuple(x.shape)} {x.dtype}, "

@@ -1,18 +1,18 @@
 """How the uploads of one round lie to each other: norms, cosines, and the paper's Eq. 7.
 
-Everything is reduced in float64 over blocks of columns, so that no second copy of the update
-matrix is ever made.
+Sums run in the matrix's own type inside a block of columns, which stays in the cache, and in float64
+across blocks; no second copy of the update matrix is ever made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-BLOCK_NUMBERS = 1 << 20
+BLOCK_NUMBERS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -40,31 +40,22 @@ class Geometry:
 
 def geometry_of(matrix: Tensor) -> Geometry:
     """The geometry of the rows of ``matrix`` in one pass."""
-    dots = torch.zeros(len(matrix), dtype=torch.float64, device=matrix.device)
-    squares = torch.zeros_like(dots)
-    mean_square = torch.zeros((), dtype=torch.float64, device=matrix.device)
-    for _, block in _column_blocks(matrix):
-        mean = block.mean(0)
+    rows, columns = matrix.shape
+    to_mean = matrix.new_full((rows,), 1 / rows)
+    dots, squares = torch.zeros(2, rows, dtype=torch.float64)
+    mean_square = 0.0
+    width = max(1, BLOCK_NUMBERS // rows)
+    for block in (matrix[:, start : start + width] for start in range(0, columns, width)):
+        mean = to_mean @ block
         dots += block @ mean
-        squares += block.square().sum(1)
-        mean_square += mean @ mean
+        squares += torch.linalg.vector_norm(block, dim=1).double().square_()
+        mean_square += float(mean @ mean)
     norms = squares.sqrt()
-    lengths = norms * mean_square.sqrt()
+    lengths = norms * math.sqrt(mean_square)
     cosines = torch.where(lengths > 0, dots / lengths, torch.zeros_like(dots))
     return Geometry(norms, cosines.clamp(-1, 1))
 
 
 def weighted_sum(weights: Tensor, matrix: Tensor) -> Tensor:
-    """Sum of weights[i] * matrix[i], accumulated in float64 and returned in the matrix's dtype."""
-    result = torch.empty(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
-    for columns, block in _column_blocks(matrix):
-        result[columns] = (weights.to(block) @ block).to(matrix.dtype)
-    return result
-
-
-def _column_blocks(matrix: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    rows, columns = matrix.shape
-    width = max(1, BLOCK_NUMBERS // max(1, rows))
-    for start in range(0, columns, width):
-        block = slice(start, start + width)
-        yield block, matrix[:, block].double()
+    """Sum of weights[i] * matrix[i]."""
+    return weights.to(matrix.dtype) @ matrix

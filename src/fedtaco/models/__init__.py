@@ -13,6 +13,7 @@ from fedtaco.models.flat import FlatModel, Loss
 from fedtaco.models.lstm import lstm
 from fedtaco.models.mlp import mlp
 from fedtaco.models.resnet import NORMS, resnet18
+from fedtaco.models.stacked import Stack, Unstackable, stack_by_hand, stack_model
 
 MODELS = ("mlp", "cnn", "resnet18", "lstm")
 
@@ -54,4 +55,18 @@ def _build(spec: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     return mlp(math.prod(shape), classes, hidden)
 
 
-__all__ = ["MODELS", "FlatModel", "Loss", "build_model", "check_model", "cnn", "lstm", "mlp", "resnet18"]
+__all__ = [
+    "MODELS",
+    "FlatModel",
+    "Loss",
+    "Stack",
+    "Unstackable",
+    "build_model",
+    "check_model",
+    "cnn",
+    "lstm",
+    "mlp",
+    "resnet18",
+    "stack_by_hand",
+    "stack_model",
+]

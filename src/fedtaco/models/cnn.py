@@ -1,10 +1,21 @@
-"""The paper's CNN for images (NIID-Bench's): two 5×5 convolutions and three fully connected layers."""
+"""The paper's CNN for images (NIID-Bench's): two 5×5 convolutions and three fully connected layers.
+
+Laid out for speed, with the same results: channels last, and pooling before ReLU, with which it commutes.
+"""
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from fedtaco.errors import InvalidInput
+
+
+class ChannelsLast(nn.Module):
+    """Images (n, c, h, w) with their channels side by side in memory, on which convolution and pooling are faster."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        return x.permute(0, 2, 3, 1).reshape(n, h * w * c).view(n, h, w, c).permute(0, 3, 1, 2)
 
 
 def cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -17,12 +28,13 @@ def cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
         raise InvalidInput(f"The cnn takes images of at least 16 × 16 pixels, not inputs of shape {shape}; try mlp.")
     height, width = (((side - 4) // 2 - 4) // 2 for side in shape[1:])
     return nn.Sequential(
+        ChannelsLast(),
         nn.Conv2d(shape[0], 6, 5),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(16 * height * width, 120),
         nn.ReLU(),

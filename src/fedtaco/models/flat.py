@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from fedtaco.device import HOME, draw_from
 from fedtaco.errors import InvalidInput
 
 Batch = tuple[Tensor, Tensor]
@@ -26,12 +27,13 @@ class FlatModel:
     torch.Size([3])
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, device: torch.device = HOME) -> None:
         if not isinstance(module, nn.Module):
             raise InvalidInput(f"The model is a {type(module).__name__}; give a torch.nn.Module.")
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
             raise InvalidInput("The model has lazy layers without a shape; call it once on a batch first.")
-        self.module = copy.deepcopy(module)
+        self.device = device
+        self.module = copy.deepcopy(module).to(device)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not self.parameters:
             raise InvalidInput("The model has no trainable parameter; set requires_grad on some of them.")
@@ -66,21 +68,27 @@ class FlatModel:
             with self._borrowed():
                 self.vector.copy_(point)
                 return self.gradient(self.vector, batch, loss, seed)
-        torch.default_generator.manual_seed(seed)
+        draw_from(seed, self.device)
         x, y = batch
-        value = loss(self.predict(x), y)
+        value = loss(self.module(x), y)
         gradients = torch.autograd.grad(value, self.parameters, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in gradients])
 
-    def predict(self, x: Tensor) -> Tensor:
-        """The module's answer; floating inputs are taken in the model's own type."""
-        prediction: Tensor = self.module(x.to(self.vector.dtype) if x.is_floating_point() else x)
-        return prediction
+    def adopt(self, batch: Batch) -> Batch:
+        """A batch where the model is, with floating inputs in the model's own type."""
+        x, y = batch
+        if x.is_floating_point():
+            x = x.to(self.vector.dtype)
+        return x.to(self.device), y.to(self.device)
+
+    def near(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Named tensors where the model is."""
+        return {name: tensor.to(self.device) for name, tensor in named.items()}
 
     def trained(self, vector: Tensor, buffers: Tensor) -> nn.Module:
-        """A module of its own with these weights, in evaluation mode."""
+        """A module of its own with these weights, in evaluation mode and at home."""
         self.load(vector, buffers)
-        return copy.deepcopy(self.module).eval()
+        return copy.deepcopy(self.module).to(HOME).eval()
 
     @contextmanager
     def _borrowed(self) -> Iterator[None]:

@@ -108,7 +108,8 @@ class RunFolder:
                 f"{self.path} holds a run already; go on with it (resume), replace it (overwrite), or choose "
                 "another folder (out)."
             )
-        differences = _differences(self.config(), {"schema": SCHEMA, **config})
+        stored = {name: value for name, value in self.config().items() if name != "ran_by"}
+        differences = _differences(stored, {"schema": SCHEMA, **config})
         if differences:
             raise InvalidInput(f"{self.path} holds another run and cannot be resumed as this one: {differences}.")
 

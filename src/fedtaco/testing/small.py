@@ -55,10 +55,8 @@ def make_federation(
             parameter.copy_(torch.linspace(-0.5, 0.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
     return Federation(
         method,
-        FlatModel(module),
-        own,
+        Worker(FlatModel(module), own, Plan(setting(local_lr, len(own)), batch_size, loss, seed)),
         own[0],
-        Plan(setting(local_lr, len(own)), batch_size, loss, seed),
         steps=steps,
         participation=participation,
         weighting="samples" if weighting == "samples" else "uniform",

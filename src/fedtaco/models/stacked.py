@@ -1,0 +1,178 @@
+"""The gradients of many copies of one model in one computation: weights (n, d), batches (n, b, ...)."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from fedtaco.models.flat import Batch, FlatModel, Loss
+
+StackedGradient = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From weights (n, d), inputs (n, b, ...) and targets (n, b, ...) to gradients (n, d), a fresh tensor."""
+
+Slope = Callable[[Tensor, Tensor], Tensor]
+"""From scores (n, classes, b) and targets to the gradient of the loss with respect to the scores."""
+
+
+class Unstackable(Exception):
+    """Why copies of a model cannot be computed at once, as the end of a sentence that begins with the model."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Stacked gradients of a model; ``by_hand`` where each layer's arithmetic is written out below."""
+
+    gradient: StackedGradient
+    by_hand: bool
+
+
+def stack_model(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) -> Stack:
+    """The fastest stacked gradients that agree with the model's own on a batch, or :class:`Unstackable`.
+
+    ``plain_labels`` says that all targets are numbers of classes, none left out of the loss.
+    """
+    by_hand = stack_by_hand(model, loss, batch, plain_labels)
+    if by_hand is not None:
+        return by_hand
+    vectorized = Stack(_vectorized(model, loss), by_hand=False)
+    if not _agrees(vectorized, model, batch, _own_gradient(model, loss, batch)):
+        raise Unstackable("its stacked gradients differ from its own")
+    return vectorized
+
+
+def stack_by_hand(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) -> Stack | None:
+    """Stacked gradients of a model of linear layers and ReLU; ``None`` for any other."""
+    layers = _plain_layers(model)
+    if layers is None:
+        return None
+    slope = _cross_entropy_slope if loss is cross_entropy and plain_labels else _slope_of(loss)
+    stack = Stack(_LayersByHand(layers, slope), by_hand=True)
+    try:
+        return stack if _agrees(stack, model, batch, _own_gradient(model, loss, batch)) else None
+    except Unstackable:
+        return None
+
+
+def _own_gradient(model: FlatModel, loss: Loss, batch: Batch) -> Tensor:
+    """The model's own gradient; a model that changes its buffers on the way is refused."""
+    model.module.train()
+    before = model.buffers.clone()
+    with torch.random.fork_rng(devices=[]):
+        own = model.gradient(model.vector, batch, loss, seed=0)
+    changed = not torch.equal(before, model.buffers)
+    model.load(model.vector, before)
+    if changed:
+        raise Unstackable("it changes its buffers, such as batch-norm statistics, while it trains")
+    return own
+
+
+def _agrees(stack: Stack, model: FlatModel, batch: Batch, own: Tensor) -> bool:
+    points = model.vector.expand(2, -1).clone()
+    x, y = (part.expand(2, *part.shape) for part in batch)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            gradients = stack.gradient(points, x, y)
+        except Exception as error:
+            reason = str(error).strip().partition("\n")[0]
+            if "random" in reason:
+                raise Unstackable("it draws random numbers, as dropout does") from error
+            raise Unstackable(f"torch.func cannot compute its copies at once ({reason})") from error
+    for warning in heard:
+        slow = re.search(r"batching rule for (\S+?)\.? ", str(warning.message))
+        if slow:
+            raise Unstackable(f"torch.func has no stacked form of {slow[1]}")
+    tolerance = 1e-3 if own.dtype == torch.float32 else 1e-9
+    return bool((gradients - own).norm() <= tolerance * (1 + own.norm()))
+
+
+def _vectorized(model: FlatModel, loss: Loss) -> StackedGradient:
+    """Any module through ``torch.func``."""
+    if len(list(model.module.named_parameters(remove_duplicate=False))) > len(list(model.module.parameters())):
+        raise Unstackable("it uses a parameter in two places")
+    named = [(name, p.shape) for name, p in model.module.named_parameters() if p.requires_grad]
+    sizes = [shape.numel() for _, shape in named]
+
+    def loss_at(vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        parts = zip(named, vector.split(sizes), strict=True)
+        weights = {name: part.view(shape) for (name, shape), part in parts}
+        return loss(functional_call(model.module, weights, (x,)), y)
+
+    gradients: StackedGradient = vmap(grad(loss_at), randomness="error")
+    return gradients
+
+
+def _plain_layers(model: FlatModel) -> list[nn.Linear] | None:
+    """The linear layers of a module that is nothing but these, flattened inputs, and ReLU between them."""
+    modules = list(model.module) if type(model.module) is nn.Sequential else [model.module]
+    if type(modules[0]) is nn.Flatten and (modules[0].start_dim, modules[0].end_dim) == (1, -1):
+        modules = modules[1:]
+    layers = [module for module in modules[::2] if type(module) is nn.Linear]
+    relus = [module for module in modules[1::2] if type(module) is nn.ReLU]
+    own = [p for layer in layers for p in layer.parameters()]
+    plain = len(layers) == len(relus) + 1 and len(layers) + len(relus) == len(modules)
+    return layers if plain and _same(own, model.parameters) else None
+
+
+def _same(first: list[nn.Parameter], second: list[nn.Parameter]) -> bool:
+    return len(first) == len(second) and all(one is other for one, other in zip(first, second, strict=True))
+
+
+class _LayersByHand:
+    """Forward and backward pass of linear layers, written out; features stand before samples."""
+
+    def __init__(self, layers: list[nn.Linear], slope: Slope) -> None:
+        self.shapes = [(layer.out_features, layer.in_features, layer.bias is not None) for layer in layers]
+        offsets = [0]
+        for rows, columns, biased in self.shapes:
+            offsets += [offsets[-1] + rows * columns, offsets[-1] + rows * (columns + biased)]
+        self.spans = [slice(*span) for span in pairwise(offsets)]
+        self.slope = slope
+
+    def __call__(self, points: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        count = len(points)
+        weights, activations = [], [x.flatten(2).transpose(1, 2)]
+        for layer, (rows, columns, biased) in enumerate(self.shapes):
+            weight = points[:, self.spans[2 * layer]].view(count, rows, columns)
+            weights.append(weight)
+            if biased:
+                bias = points[:, self.spans[2 * layer + 1], None]
+                activations.append(torch.baddbmm(bias, weight, activations[-1]))
+            else:
+                activations.append(torch.bmm(weight, activations[-1]))
+            if layer < len(self.shapes) - 1:
+                activations[-1].relu_()
+        slope = self.slope(activations.pop(), y)
+        gradients: list[Tensor] = []
+        for weight, (_, _, biased) in zip(reversed(weights), reversed(self.shapes), strict=True):
+            entering = activations.pop()
+            if biased:
+                gradients.append(slope.sum(2))
+            gradients.append(torch.bmm(slope, entering.transpose(1, 2)).view(count, -1))
+            if activations:
+                slope = torch.bmm(weight.transpose(1, 2), slope)
+                slope = torch.ops.aten.threshold_backward(slope, entering, 0)
+        return torch.cat(gradients[::-1], 1)
+
+
+def _cross_entropy_slope(scores: Tensor, y: Tensor) -> Tensor:
+    """Softmax minus the label's indicator, over the batch size."""
+    slope = scores.softmax(1)
+    slope.scatter_add_(1, y[:, None], slope.new_full((), -1).expand(len(y), 1, y.shape[1]))
+    return slope.div_(y.shape[1])
+
+
+def _slope_of(loss: Loss) -> Slope:
+    def slope(scores: Tensor, y: Tensor) -> Tensor:
+        by_sample: Tensor = vmap(grad(loss), randomness="error")(scores.transpose(1, 2), y)
+        return by_sample.transpose(1, 2)
+
+    return slope

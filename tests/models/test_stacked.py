@@ -1,0 +1,95 @@
+"""Which models can be stacked, and why others cannot."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedtaco.models import FlatModel, Unstackable, build_model, stack_model
+
+X, Y = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+
+
+def stacked(module, x=X, y=Y):
+    return stack_model(FlatModel(module), cross_entropy, (x, y), True)
+
+
+def tied():
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(4, 3))
+
+
+def half_frozen():
+    module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    module[0].weight.requires_grad_(False)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("module", "by_hand"),
+    [
+        (nn.Linear(4, 3), True),
+        (nn.Sequential(nn.Flatten(), nn.Linear(4, 5, bias=False), nn.ReLU(), nn.Linear(5, 3)), True),
+        (nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3)), False),
+        (nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3), nn.ReLU()), False),
+        (nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), False),
+        (nn.Sequential(nn.Linear(4, 6), nn.GroupNorm(2, 6), nn.Linear(6, 3)), False),
+        (half_frozen(), False),
+    ],
+    ids=lambda value: str(value).replace("\n", "") if isinstance(value, nn.Module) else "",
+)
+def test_stacked_gradients_are_each_models_own(module, by_hand):
+    model = FlatModel(module.double())
+    stack = stack_model(model, cross_entropy, (X.double(), Y), True)
+    assert stack.by_hand == by_hand
+    points = model.vector + torch.linspace(-1, 1, 3, dtype=torch.float64)[:, None]
+    batches = [(X.double() + shift, Y.roll(shift)) for shift in range(3)]
+    gradients = stack.gradient(points, *(torch.stack(parts) for parts in zip(*batches, strict=True)))
+    for point, batch, gradient in zip(points, batches, gradients, strict=True):
+        torch.testing.assert_close(gradient, model.gradient(point, batch, cross_entropy, 0), rtol=1e-9, atol=1e-12)
+
+
+class Moody(nn.Module):
+    """Its answer depends on the data in a way that only single copies can follow."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x) if x.sum() > 0 else -self.layer(x)
+
+
+@pytest.mark.parametrize(
+    ("module", "x", "reason"),
+    [
+        (nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)), X, "draws random numbers, as dropout does"),
+        (nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), X, "changes its buffers"),
+        (tied(), X, "uses a parameter in two places"),
+        (Moody(), X, "cannot compute its copies at once .*data-dependent control flow"),
+        (build_model("lstm", (5,), 9, 0), torch.randint(0, 9, (6, 5)), "no stacked form of aten::"),
+    ],
+    ids=["dropout", "batchnorm", "tied", "branches", "lstm"],
+)
+def test_what_cannot_be_stacked_says_why(module, x, reason):
+    model = FlatModel(module)
+    before = model.vector.clone(), model.buffers.clone()
+    with pytest.raises(Unstackable, match=reason):
+        stack_model(model, cross_entropy, (x, Y), True)
+    assert torch.equal(before[0], model.vector)
+    assert torch.equal(before[1], model.buffers)
+
+
+def test_a_constant_buffer_is_no_obstacle():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+            self.register_buffer("shift", torch.ones(4))
+
+        def forward(self, x):
+            return self.layer(x + self.shift)
+
+    assert not stacked(Shifted()).by_hand
