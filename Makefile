@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check test-wheel format clean
+.PHONY: demo test test-browser check test-wheel bench bench-peers format clean
 
-demo: $(READY)  ## compare the paper's seven methods on digits
+demo: $(READY)  ## compare the paper's seven methods on digits, and a report
 	$(BIN)/fedtaco compare --dataset digits --local-steps 30 --rounds 20 --local-lr 0.1 --out runs/demo --overwrite
+	$(BIN)/fedtaco report runs/demo
 
 test: $(READY)  ## all tests
 	$(BIN)/pytest
+
+test-browser: $(READY)  ## the report in a real browser; needs chromium and chromium-driver
+	$(BIN)/pytest -m browser tests/report
 
 check: $(READY)  ## style, types and the rules of which room may import which
 	$(BIN)/ruff check .
@@ -21,12 +25,25 @@ check: $(READY)  ## style, types and the rules of which room may import which
 test-wheel: $(READY)  ## the built wheel installs and runs in an empty environment
 	scripts/test-wheel $(BIN)/python
 
+bench: $(READY)  ## engines, methods and the server's step as ratios; a quarter of an hour, on an idle machine
+	$(BIN)/python benchmarks/run.py
+
+PEERS := .venv-peers
+bench-peers: $(READY) $(PEERS)/.ready  ## the same engines against pfl-research, which gets an environment of its own
+	$(BIN)/python benchmarks/run.py --only engines --peer $(PEERS)/bin/python
+
+$(PEERS)/.ready:
+	@echo "Setting up $(PEERS) with pfl 0.6.0 ..."
+	@python3 -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install -qq torch==2.13.0 pfl==0.6.0
+	@touch $@
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) dist runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers dist runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with the versions of constraints.txt: a minute or two ..."

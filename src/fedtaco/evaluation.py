@@ -19,20 +19,31 @@ class Evaluation:
 
     loss: float | None
     accuracy: float | None
+    class_accuracy: list[float | None] | None = None
+    """The same for the samples of each class; ``None`` for a class of which there are none."""
 
 
 def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, buffers: Tensor) -> Evaluation:
     """Evaluate these weights; the model's own are overwritten."""
     model.load(weights, buffers)
     model.module.eval()
-    total, correct, classes = 0.0, 0, True
+    total, targets, right = 0.0, [], []
     with torch.no_grad():
         for part in torch.split(torch.arange(len(samples)), BATCH):
             x, y = model.adopt(samples.batch(part))
             prediction = model.module(x)
             total += float(loss(prediction, y)) * len(part)
-            classes = classes and not y.is_floating_point()
-            if classes:
-                correct += int((prediction.argmax(-1) == y).sum())
-    count = len(samples)
-    return Evaluation(total / count, correct / count if classes else None)
+            if not y.is_floating_point():
+                labelled = y >= 0
+                targets.append(y[labelled])
+                right.append((prediction.argmax(-1) == y)[labelled])
+    mean_loss = total / len(samples)
+    return _classified(mean_loss, torch.cat(targets), torch.cat(right)) if targets else Evaluation(mean_loss, None)
+
+
+def _classified(mean_loss: float, targets: Tensor, right: Tensor) -> Evaluation:
+    hits = targets[right]
+    held = targets.bincount().tolist()
+    hit = hits.bincount(minlength=len(held)).tolist()
+    by_class = [own / count if count else None for own, count in zip(hit, held, strict=True)]
+    return Evaluation(mean_loss, len(hits) / len(targets), by_class)

@@ -56,13 +56,14 @@ class Federation:
         worker: Worker,
         test: Samples | None,
         *,
+        validation: Samples | None = None,
         steps: Sequence[int] | None = None,
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
         engine: Callable[[Worker], Engine] = SerialEngine,
     ) -> None:
-        self.method, self.worker, self.test = method, worker, test
+        self.method, self.worker, self.test, self.validation = method, worker, test, validation
         self.model, self.clients, self.plan = worker.model, worker.clients, worker.plan
         self.steps = steps or [self.plan.setting.local_steps] * len(self.clients)
         self.weighting, self.detector = weighting, detector
@@ -162,7 +163,8 @@ class Federation:
 
     def _record(self, state: State, answers: _Answers, began: float) -> RoundRecord:
         weights, output = state.server.weights, self.method.output(state.server)
-        scores = self._evaluate(weights, state.buffers)
+        scores = self._evaluate(self.test, weights, state.buffers)
+        held_out = self._evaluate(self.validation, weights, state.buffers)
         if not torch.isfinite(weights).all() or not math.isfinite(scores.loss or 0):
             raise self._diverged(state.round, "the global model's loss is not finite")
         timed = [seconds for seconds in answers.results.seconds if seconds is not None]
@@ -170,17 +172,20 @@ class Federation:
             round=state.round,
             accuracy=scores.accuracy,
             loss=scores.loss,
-            output_accuracy=None if output is weights else self._evaluate(output, state.buffers).accuracy,
+            output_accuracy=None if output is weights else self._evaluate(self.test, output, state.buffers).accuracy,
+            validation_accuracy=held_out.accuracy,
+            validation_loss=held_out.loss,
             slowest_client_seconds=max(timed, default=None),
             wall_seconds=perf_counter() - began,
+            class_accuracy=scores.class_accuracy,
             cohort=len(answers.cohort),
             dropped=dict.fromkeys(answers.dropped(), "the upload is not finite"),
         )
 
-    def _evaluate(self, weights: Tensor, buffers: Tensor) -> Evaluation:
-        if self.test is None:
+    def _evaluate(self, samples: Samples | None, weights: Tensor, buffers: Tensor) -> Evaluation:
+        if samples is None:
             return Evaluation(None, None)
-        return evaluate(self.model, self.test, self.plan.loss, weights, buffers)
+        return evaluate(self.model, samples, self.plan.loss, weights, buffers)
 
 
 def cohort_size(participation: float, clients: int) -> int:

@@ -91,7 +91,7 @@ def test_compare_refuses_what_it_cannot_do(fedtaco, tmp_path):
 def test_the_table_says_what_happened(fedtaco):
     strict = ["--detector", "paper", "--set", "taco.kappa=0.5", "--set", "taco.max_strikes=2"]
     settings = ["--methods", "taco", "--rounds", "3", "--local-steps", "2", "--seeds", "2", *strict]
-    shown = fedtaco("compare", *settings).stdout.replace("\n", " ")
+    shown = " ".join(fedtaco("compare", *settings).stdout.split())
     assert "clients were expelled" in shown
     runs = json.loads(fedtaco("compare", *settings, "--resume", "--format", "json").stdout)["runs"]
     assert [run["seed"] for run in runs] == [0, 1]

@@ -35,14 +35,17 @@ def test_a_run_folder_describes_itself(tmp_path):
         "summary.json",
         "model.safetensors",
         "output.safetensors",
-        "checkpoint/state.safetensors",
+        "checkpoint/manifest.json",
+        "checkpoint/shared-3.safetensors",
     }
     folder = RunFolder(out)
     assert folder.config()["method"] == "taco"
     assert folder.history() == result.history
-    indices, groups = folder.partition()
-    assert sorted(np.concatenate(indices)) == list(range(1437))
-    assert sorted(set(groups)) == ["A", "B", "C"]
+    split = folder.partition()
+    assert sorted(np.concatenate(split.indices)) == list(range(1437))
+    assert sorted(set(split.groups)) == ["A", "B", "C"]
+    assert split.label_counts.shape == (20, 10)
+    assert split.label_counts.sum(1).tolist() == [len(part) for part in split.indices]
     summary = json.loads((out / "summary.json").read_text())
     assert summary["final_accuracy"] == result.history.final_accuracy
     assert set(summary["alpha"]) == {"A", "B", "C"}
@@ -93,9 +96,8 @@ def test_damaged_folders_are_named(tmp_path):
     (out / "rounds.jsonl").write_text("".join(rounds[:1] + rounds[2:]))
     with pytest.raises(InvalidInput, match=r"rounds\.jsonl lacks some of the 3 rounds"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK)
-    state = out / "checkpoint" / "state.safetensors"
-    state.write_bytes(state.read_bytes()[:20])
-    with pytest.raises(InvalidInput, match=r"state\.safetensors is damaged"):
+    (out / "checkpoint" / "manifest.json").write_text("{")
+    with pytest.raises(InvalidInput, match=r"checkpoint is damaged"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK)
     (out / "config.toml").write_text("schema = ")
     with pytest.raises(InvalidInput, match=r"config\.toml is damaged"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +17,39 @@ from fedtaco.experiment.build import method_class
 from fedtaco.experiment.comparison import plan_comparison, run_comparison
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.runs import Manner, run_experiment
+from fedtaco.experiment.sweep import Grid, Tuned, plan_sweep, run_sweep
+from fedtaco.experiment.trackers import build_trackers
+from fedtaco.experiment.watching import Everyone, Watcher
 from fedtaco.records import RunFolder
-from fedtaco.report import Comparison, compare_runs
+from fedtaco.report import Comparison, compare_runs, paired_differences
+
+DEFAULT_VALIDATION = 0.1
+"""What a sweep holds out unless told otherwise."""
 
 
-def run_one(
-    settings: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool
-) -> tuple[dict[str, Any], Path]:
+@dataclass(frozen=True)
+class How:
+    """How runs are done, where they go, and who is told beside the progress bar."""
+
+    manner: Manner
+    out: Path | None
+    track: Sequence[str]
+
+    @contextmanager
+    def watched(self, experiments: Sequence[Experiment]) -> Iterator[Watcher]:
+        trackers = build_trackers(self.track)
+        with ProgressBar(experiments) as bar:
+            yield Everyone([bar, *trackers])
+
+
+def run_one(settings: dict[str, Any], how: How) -> tuple[dict[str, Any], Path]:
     """Run one experiment with a progress bar; its summary and folder."""
-    manner = Manner(resume, overwrite, settings.pop("data_dir"), settings.pop("workers"))
     experiment = Experiment.of(**settings)
     name = method_class(experiment.method).name
-    folder = RunFolder(out or Path("runs") / f"{experiment.dataset}-{name}-seed{experiment.seed}")
+    folder = RunFolder(how.out or Path("runs") / f"{experiment.dataset}-{name}-seed{experiment.seed}")
     try:
-        with ProgressBar([experiment]) as bar:
-            run_experiment(experiment, folder, manner, bar)
+        with how.watched([experiment]) as watcher:
+            run_experiment(experiment, folder, how.manner, watcher)
     except RunStopped as stop:
         raise RunStopped(f"{stop} What was recorded is in {folder.path}.") from stop
     summary = folder.summary()
@@ -38,24 +58,57 @@ def run_one(
 
 
 def compare(
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    settings: dict[str, Any],
-    out: Path | None,
-    *,
-    resume: bool,
-    overwrite: bool,
+    methods: Sequence[str], seeds: Sequence[int], settings: dict[str, Any], how: How
 ) -> tuple[list[dict[str, Any]], Path]:
     """Run a comparison with one progress bar; the summaries and the folder above all runs."""
-    manner = Manner(resume, overwrite, settings.pop("data_dir"), settings.pop("workers"))
     experiments = plan_comparison(methods, seeds, **settings)
-    folder = out or Path("runs") / settings["dataset"]
-    with ProgressBar(experiments) as bar:
-        summaries = run_comparison(experiments, folder, manner, bar)
+    folder = how.out or Path("runs") / settings["dataset"]
+    with how.watched(experiments) as watcher:
+        summaries = run_comparison(experiments, folder, how.manner, watcher)
     for summary in summaries:
         if summary["stopped"]:
             errors.print(summary["stopped"], style="yellow", highlight=False)
     return summaries, folder
+
+
+def sweep(
+    methods: Sequence[str],
+    grid: Grid,
+    seeds: Sequence[int],
+    budget: int | None,
+    settings: dict[str, Any],
+    how: How,
+) -> tuple[list[Tuned], Path]:
+    """Run a sweep with one progress bar; the best of each method and the folder above all runs."""
+    settings["validation"] = settings["validation"] or DEFAULT_VALIDATION
+    trials = plan_sweep(methods, grid, seeds, budget, **settings)
+    folder = how.out or Path("runs") / f"{settings['dataset']}-sweep"
+    with how.watched([experiment for trial in trials for experiment in trial.experiments]) as watcher:
+        return run_sweep(trials, folder, how.manner, watcher), folder
+
+
+def print_tuned(tuned: Sequence[Tuned]) -> None:
+    """The table a sweep ends with."""
+    table = Table(
+        caption="The setting with the best mean accuracy on the held-out part of the training data, after the last "
+        "round; the test set had no say in it.",
+        caption_justify="left",
+    )
+    for name in ("method", "tried", "best setting"):
+        table.add_column(name)
+    for name in ("held-out accuracy", "test accuracy"):
+        table.add_column(name, justify="right")
+    for one in tuned:
+        (row,) = compare_runs(one.summaries)
+        point = ", ".join(f"{name}={value}" for name, value in one.point.items())
+        held_out = f"{100 * one.validation_accuracy:.1f} %"
+        table.add_row(one.method, str(one.tried), point or "–", held_out, accuracy_of(row))
+    Console().print(table)
+
+
+def accuracy_of(row: Comparison) -> str:
+    spread = "" if row.accuracy_deviation is None else f" ± {100 * row.accuracy_deviation:.1f}"
+    return "–" if row.accuracy is None else f"{100 * row.accuracy:.1f}{spread} %"
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -66,18 +119,24 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     table = Table(caption=_caption(rows, summaries), caption_justify="left")
     table.add_column("method")
     table.add_column("final accuracy", justify="right")
+    differences = paired_differences(summaries)
+    if differences:
+        table.add_column(f"less {rows[0].method}'s", justify="right")
+    table.add_column("worst tenth", justify="right")
     table.add_column(f"rounds to {target:.0%}", justify="right")
-    table.add_column("client seconds", justify="right")
+    timed = any(row.client_seconds is not None for row in rows)
+    if timed:
+        table.add_column("client seconds", justify="right")
     for group in groups:
         table.add_column(f"mean α {group}", justify="right")
     for row in rows:
-        spread = "" if row.accuracy_deviation is None else f" ± {100 * row.accuracy_deviation:.1f}"
-        accuracy = "–" if row.accuracy is None else f"{100 * row.accuracy:.1f}{spread} %"
         table.add_row(
             row.method,
-            accuracy,
+            accuracy_of(row),
+            *([str(differences.get(row.method, "–"))] if differences else []),
+            "–" if row.worst_tenth_accuracy is None else f"{100 * row.worst_tenth_accuracy:.1f} %",
             row.rounds_to_target,
-            f"{row.client_seconds:.2f}",
+            *(["–" if row.client_seconds is None else f"{row.client_seconds:.2f}"] if timed else []),
             *(f"{row.alpha[group]:.2f}" if group in row.alpha else "–" for group in groups),
         )
     Console().print(table)
@@ -88,9 +147,13 @@ def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]])
     seeds = max(row.seeds for row in rows)
     over_seeds = f", mean ± deviation over {seeds} seeds" if seeds > 1 else ""
     parts = [
-        f"Test accuracy after {rounds} round{'' if rounds == 1 else 's'}{over_seeds}. Client seconds: the slowest "
-        "client's, summed over rounds. α: TACO's coefficient, the larger the more an upload is in line with the others."
+        f"Test accuracy after {rounds} round{'' if rounds == 1 else 's'}{over_seeds}. Worst tenth: of the clients, "
+        "each by its own mix of labels. α: TACO's coefficient, the larger the more an upload is in line with others."
     ]
+    if seeds > 1 and len(rows) > 1:
+        parts.append("In brackets: the difference's 95 % confidence interval over paired seeds.")
+    if any(row.client_seconds is not None for row in rows):
+        parts.append("Client seconds: the slowest client's, summed over rounds.")
     if "C" in rows[0].alpha:
         parts.append("A, B, C: the clients with 10, 20 and 50 % of the labels.")
     marks = {row.rounds_to_target for row in rows}

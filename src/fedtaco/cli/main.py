@@ -5,10 +5,11 @@ What needs torch is imported inside a command, so that ``--help`` answers at onc
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
@@ -16,9 +17,23 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedtaco import __version__
-from fedtaco.cli import data
-from fedtaco.cli.options import EXPERIMENT, TRAINING, Format, Out, Overwrite, Resume, as_json, with_experiment_settings
+from fedtaco.cli import data, report, reproduce
+from fedtaco.cli.options import (
+    EXPERIMENT,
+    TRAINING,
+    Format,
+    Out,
+    Overwrite,
+    Resume,
+    Track,
+    as_json,
+    parse_grid,
+    with_experiment_settings,
+)
 from fedtaco.errors import InvalidInput, RunStopped
+
+if TYPE_CHECKING:
+    from fedtaco.cli import actions
 
 app = typer.Typer(
     help="Federated learning on non-IID data: TACO and the methods it is compared with.",
@@ -27,6 +42,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.command()(reproduce.reproduce)
+app.command()(report.report)
 INTERRUPTED = 130
 PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
 
@@ -63,6 +80,7 @@ def run(
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
+    track: Track = None,
     format_: Format = "table",
 ) -> None:
     """Run one method on one dataset and record it in a run folder.
@@ -78,7 +96,8 @@ def run(
     json_wanted = as_json(format_)
     from fedtaco.cli import actions
 
-    summary, folder = actions.run_one({**settings, "method": method}, out, resume=resume, overwrite=overwrite)
+    how = _how(settings, out, resume, overwrite, track)
+    summary, folder = actions.run_one({**settings, "method": method}, how)
     _show([summary], folder, json_wanted)
 
 
@@ -93,6 +112,7 @@ def compare(
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
+    track: Track = None,
     format_: Format = "table",
 ) -> None:
     """Compare methods on the same data, seeds and batches.
@@ -104,16 +124,61 @@ def compare(
       fedtaco compare --methods fedavg,taco,taco-uniform --seeds 3 --out runs/tailoring
     """
     json_wanted = as_json(format_)
-    if seeds < 1:
-        raise InvalidInput(f"seeds is {seeds}; it must be at least 1.")
     from fedtaco.cli import actions
 
-    first = settings.pop("seed")
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    summaries, folder = actions.compare(
-        names, range(first, first + seeds), settings, out, resume=resume, overwrite=overwrite
-    )
+    wanted, how = _seeds(settings, seeds), _how(settings, out, resume, overwrite, track)
+    summaries, folder = actions.compare(_names(methods), wanted, settings, how)
     _show(summaries, folder, json_wanted)
+
+
+@app.command()
+@with_experiment_settings
+def sweep(
+    settings: dict[str, Any],
+    grid: Annotated[
+        list[str],
+        typer.Option(
+            help="What to vary, such as taco.gamma=0.001,0.01 or local_lr=0.01,0.1; may be repeated.",
+            metavar="KEY=VALUES",
+            rich_help_panel=EXPERIMENT,
+        ),
+    ],
+    methods: Annotated[
+        str, typer.Option(help="Methods to tune, separated by commas.", rich_help_panel=EXPERIMENT)
+    ] = "taco",
+    budget: Annotated[
+        int | None,
+        typer.Option(help="Settings each method may try, drawn from its grid; else all.", rich_help_panel=EXPERIMENT),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", rich_help_panel=TRAINING)] = 1,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    track: Track = None,
+    format_: Format = "table",
+) -> None:
+    """Tune methods on a grid of settings, each by its accuracy on held-out training data.
+
+    A tenth of every client's samples is held out unless --validation says otherwise; the test set is
+    only reported. Give each method the same --budget for a fair comparison.
+
+    Examples:
+
+      fedtaco sweep --methods fedavg,taco --grid local_lr=0.01,0.1 --grid taco.gamma=0.002,0.02
+
+      fedtaco sweep --methods fedprox,taco --budget 2 --grid fedprox.zeta=0.01,0.1 --grid taco.gamma=0.01,0.02
+    """
+    json_wanted = as_json(format_)
+    from fedtaco.cli import actions
+
+    wanted, how = _seeds(settings, seeds), _how(settings, out, resume, overwrite, track)
+    tuned, folder = actions.sweep(_names(methods), parse_grid(grid), wanted, budget, settings, how)
+    if json_wanted:
+        rows = [dataclasses.asdict(one) for one in tuned]
+        print(json.dumps({"folder": str(folder), "methods": rows}, indent=2))
+    else:
+        actions.print_tuned(tuned)
+        Console().print(f"Recorded in {folder}", highlight=False)
 
 
 @app.command()
@@ -126,6 +191,29 @@ def methods(format_: Format = "table") -> None:
         print(json.dumps(method_rows(), indent=2))
     else:
         print_methods()
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _seeds(settings: dict[str, Any], count: int) -> range:
+    """As many seeds as asked for, from the first one on, which is taken out of the settings."""
+    if count < 1:
+        raise InvalidInput(f"seeds is {count}; it must be at least 1.")
+    first = settings.pop("seed")
+    return range(first, first + count)
+
+
+def _how(
+    settings: dict[str, Any], out: Path | None, resume: bool, overwrite: bool, track: list[str] | None
+) -> actions.How:
+    """How runs are done and where they go; what of it stands among the settings is taken out of them."""
+    from fedtaco.cli.actions import How
+    from fedtaco.experiment import Manner
+
+    manner = Manner(resume, overwrite, settings.pop("data_dir"), settings.pop("workers"))
+    return How(manner, out, track or [])
 
 
 def _show(summaries: list[dict[str, Any]], folder: Path, json_wanted: bool) -> None:

@@ -53,6 +53,10 @@ def experiment_settings(
         ),
     ] = None,
     target: Annotated[float | None, _option("Test accuracy that rounds are counted to.", EXPERIMENT)] = None,
+    validation: Annotated[
+        float,
+        _option("Part of every client's samples to hold out, for tuning and for choosing a round.", EXPERIMENT),
+    ] = 0.0,
     rounds: Annotated[int | None, _option("Communication rounds, T.", TRAINING)] = None,
     local_steps: Annotated[int | None, _option("Local steps of a client in a round, K.", TRAINING)] = None,
     batch_size: Annotated[int, _option("Samples in a local step.", TRAINING)] = 64,
@@ -87,6 +91,10 @@ def experiment_settings(
 Resume = Annotated[bool, _option("Go on with what the folder holds.", OUTPUT, "--resume")]
 Overwrite = Annotated[bool, _option("Replace what the folder holds.", OUTPUT, "--overwrite")]
 Out = Annotated[Path | None, _option("Folder to write to; below runs/ by default.", OUTPUT)]
+Track = Annotated[
+    list[str] | None,
+    _option("Show runs as they go in tensorboard, mlflow or wandb; may be repeated.", OUTPUT, "--track"),
+]
 Format = Annotated[str, _option("table, or json on standard output.", OUTPUT, "--format")]
 
 
@@ -130,8 +138,31 @@ def parse_overrides(pairs: list[str] | None) -> dict[str, float | str]:
         key, equals, text = pair.partition("=")
         if not equals or "." not in key:
             raise InvalidInput(f"--set is '{pair}'; write it as taco.gamma=0.02.")
-        try:
-            values[key.strip()] = json.loads(text)
-        except json.JSONDecodeError:
-            values[key.strip()] = text.strip()
+        values[key.strip()] = _value(text)
     return values
+
+
+def parse_grid(pairs: list[str]) -> dict[str, list[float | str]]:
+    """The values of ``--grid``.
+
+    >>> parse_grid(["taco.gamma=0.01,0.02", "partition=iid,groups"])
+    {'taco.gamma': [0.01, 0.02], 'partition': ['iid', 'groups']}
+    """
+    grid: dict[str, list[float | str]] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        values = [_value(part) for part in text.split(",") if part.strip()]
+        if not equals or not values:
+            raise InvalidInput(f"--grid is '{pair}'; write it as taco.gamma=0.01,0.02.")
+        if key.strip() in grid:
+            raise InvalidInput(f"--grid names {key.strip()} twice; list all its values in one.")
+        grid[key.strip()] = values
+    return grid
+
+
+def _value(text: str) -> float | str:
+    try:
+        number: float | str = json.loads(text)
+    except json.JSONDecodeError:
+        return text.strip()
+    return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from pathlib import Path
 from typing import Self
 
 from rich.console import Console
@@ -20,8 +20,7 @@ class ProgressBar(Watcher):
     """A bar over all rounds of some runs, with the newest accuracy beside it."""
 
     def __init__(self, experiments: Sequence[Experiment]) -> None:
-        rounds = [experiment.rounds for experiment in experiments]
-        self.before = dict(zip(map(id, experiments), accumulate(rounds, initial=0), strict=False))
+        self.done = {id(experiment): 0 for experiment in experiments}
         self.engines_told: set[str] = set()
         self.bar = Progress(
             TextColumn("{task.description:<28}"),
@@ -34,7 +33,7 @@ class ProgressBar(Watcher):
             console=errors,
             transient=True,
         )
-        self.task = self.bar.add_task("starting", total=sum(rounds))
+        self.task = self.bar.add_task("starting", total=sum(experiment.rounds for experiment in experiments))
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -43,7 +42,7 @@ class ProgressBar(Watcher):
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def engine_chosen(self, experiment: Experiment, engine: Choice) -> None:
+    def run_begun(self, experiment: Experiment, folder: Path | None, engine: Choice) -> None:
         if str(engine) not in self.engines_told:
             self.engines_told.add(str(engine))
             self.bar.console.print(f"Engine {engine}.", style="dim", highlight=False)
@@ -51,9 +50,15 @@ class ProgressBar(Watcher):
     def round_done(self, experiment: Experiment, record: RoundRecord) -> None:
         title = f"{experiment.method} seed {experiment.seed}"
         accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
-        done = self.before[id(experiment)] + record.round
-        self.bar.update(self.task, completed=done, description=f"{title}{accuracy}")
+        self._advance(experiment, record.round, f"{title}{accuracy}")
         for client, reason in record.dropped.items():
             self.bar.console.print(
                 f"{title}, round {record.round}: client {client} left out, {reason}.", style="yellow"
             )
+
+    def run_skipped(self, experiment: Experiment) -> None:
+        self._advance(experiment, experiment.rounds, f"{experiment.method} seed {experiment.seed} is done")
+
+    def _advance(self, experiment: Experiment, rounds: int, description: str) -> None:
+        self.done[id(experiment)] = rounds
+        self.bar.update(self.task, completed=sum(self.done.values()), description=description)

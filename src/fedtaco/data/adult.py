@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -46,6 +45,8 @@ def binary_features(train: Columns, test: Columns) -> tuple[npt.NDArray[np.uint8
 
 def standardized_features(train: Columns, test: Columns) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """One column a category, "?" included, and six numbers, each with mean 0 and deviation 1: 108."""
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
     numbers = (*BINNED, *SPARSE)
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     encoder.fit(np.stack([train[name] for name in CATEGORIES], axis=1))

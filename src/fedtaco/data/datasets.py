@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from fedtaco.data.catalog import DatasetInfo, dataset_info
@@ -17,6 +18,9 @@ from fedtaco.data.partitions import Partition, partition
 from fedtaco.data.samples import TensorSamples, as_samples
 from fedtaco.data.store import data_folder, load_stored
 from fedtaco.errors import InvalidInput
+from fedtaco.randomness import generator
+
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,22 @@ def partition_of(data: Data, spec: str, clients: int, seed: int) -> Partition:
     return partition(spec, data.train.y.numpy(), clients, seed, users)
 
 
+def hold_out(parts: Sequence[Indices], fraction: float, seed: int) -> tuple[list[Indices], Indices]:
+    """Take a part of every client's samples away, at least one from whoever has two: what is left, and what is taken.
+
+    >>> left, taken = hold_out([np.arange(10), np.arange(10, 11)], 0.2, seed=0)
+    >>> [len(part) for part in left], len(taken)
+    ([8, 1], 2)
+    """
+    left, taken = [], []
+    for client, part in enumerate(parts):
+        count = min(len(part) - 1, math.ceil(fraction * len(part)))
+        order = generator(seed, "validation", client).permutation(len(part))
+        left.append(part[np.sort(order[count:])])
+        taken.append(part[np.sort(order[:count])])
+    return left, np.concatenate(taken)
+
+
 def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSamples]:
     """Your own samples, a pair of arrays or a ``datasets.Dataset``, as the clients of a federation.
 
@@ -84,6 +104,9 @@ def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSa
 
 
 def _digits(info: DatasetInfo) -> Data:
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     x, y = load_digits(return_X_y=True)
     x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=0.2, stratify=y, random_state=0)
     pixels = torch.as_tensor(x_train, dtype=torch.float32) / 16

@@ -58,7 +58,7 @@ class TensorSamples:
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         if self.chosen is not None:
             indices = self.chosen[indices]
-        x, y = self.x[indices], self.y[indices]
+        x, y = self.x.index_select(0, indices), self.y.index_select(0, indices)
         return (x if self.prepare is None else self.prepare(x)), (y if y.is_floating_point() else y.long())
 
 
@@ -150,5 +150,5 @@ def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int
             [0, 1, 2, 3]])
     """
     passes = math.ceil(steps * batch_size / count)
-    order = np.concatenate([rng.permutation(count) for _ in range(passes)])
+    order = rng.permuted(np.tile(np.arange(count), (passes, 1)), axis=1).reshape(-1)
     return torch.from_numpy(order[: steps * batch_size].reshape(steps, batch_size))

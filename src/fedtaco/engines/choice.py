@@ -26,13 +26,14 @@ EngineName = Literal["auto", "serial", "pool", "batched"]
 
 WORTH_FORKING = 1.0
 """Seconds of work from which on worker processes pay for their start."""
+WORTH_STACKING = 10
+"""Client steps from which on a stack pays for trying it out."""
 STEP_SECONDS, STEP_SECONDS_PER_PARAMETER = 0.4e-3, 0.12e-6
 """A rough estimate of one client's step on one core."""
 LARGEST_BY_HAND = 500_000
 """Parameters up to which stacked layers beat one client after another on a core."""
-STACK_NUMBERS = {"cpu": 1 << 20}
-"""Numbers that a stack may work on at once: what caches hold on a CPU, what memory holds elsewhere."""
-STACK_NUMBERS_ELSEWHERE = 1 << 28
+NUMBERS_IN_CACHE, NUMBERS_IN_MEMORY = 1 << 20, 1 << 28
+"""Numbers that a stack may work on at once, on a CPU and on an accelerator."""
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,21 @@ class Work:
         return max(1, min(self.cores, self.cohort)) if possible else 1
 
     @property
+    def client_steps(self) -> float:
+        """Of the whole run."""
+        return self.worker.plan.setting.rounds * self.cohort * sum(self.steps) / len(self.steps)
+
+    @property
     def seconds(self) -> float:
         """A rough estimate of the whole run, one client after another."""
-        parameters, rounds = self.worker.model.vector.numel(), self.worker.plan.setting.rounds
-        steps = rounds * self.cohort * sum(self.steps) / len(self.steps)
-        return steps * (STEP_SECONDS + STEP_SECONDS_PER_PARAMETER * parameters)
+        return self.client_steps * (STEP_SECONDS + STEP_SECONDS_PER_PARAMETER * self.worker.model.vector.numel())
 
     def chunk(self, workers: int) -> int:
         """Clients in one stack: what the budget of numbers allows, as even over the workers as it goes."""
         plan, model = self.worker.plan, self.worker.model
         inputs = self.worker.first_batch()[0][0].numel()
         numbers = 4 * model.vector.numel() + plan.batch_size * inputs
-        limit = max(1, STACK_NUMBERS.get(model.device.type, STACK_NUMBERS_ELSEWHERE) // numbers)
+        limit = max(1, (NUMBERS_IN_CACHE if self.on_cpu else NUMBERS_IN_MEMORY) // numbers)
         turns = -(-self.cohort // (workers * limit))
         return -(-self.cohort // (workers * turns))
 
@@ -132,8 +136,8 @@ def _as_asked(name: str, work: Work, processes: int, chunk: int | None = None, r
 
 def _by_rule(work: Work, processes: int) -> Choice:
     model = work.worker.model
-    if work.cohort == 1:
-        return Choice("serial", "one client takes part in a round")
+    if work.cohort == 1 or work.client_steps < WORTH_STACKING:
+        return Choice("serial", "one client takes part in a round" if work.cohort == 1 else "it is over in a moment")
     if not work.on_cpu:
         return _as_asked("batched", work, 1, reason=f"stacked clients keep {model.device} busy")
     if len(set(work.steps)) * 2 > work.cohort:

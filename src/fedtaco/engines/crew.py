@@ -200,7 +200,7 @@ class _Crew:
 
 def _serve(link: Connection, not_mine: list[Connection], task: Task, method: Method, desk: _Desk, parent: int) -> None:
     """A worker's life: run the shifts it is given, until the pipe closes or the parent is gone."""
-    _die_with(parent)
+    die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for other in not_mine:
         other.close()
@@ -217,10 +217,10 @@ def _serve(link: Connection, not_mine: list[Connection], task: Task, method: Met
                 desk.hand_in(job.row, method.decode(reply.upload), reply)
             link.send({job.row: reply.seconds for job, reply in zip(jobs, replies, strict=True)})
         except Exception as error:
-            link.send(_portable(error))
+            link.send(portable(error))
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Ask the kernel to end this process when the parent ends, however that happens."""
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
@@ -228,7 +228,7 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error itself, with its notes, or one that can be sent in its place."""
     try:
         pickle.loads(pickle.dumps(error))

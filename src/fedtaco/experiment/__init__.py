@@ -2,8 +2,9 @@
 
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model, save_model
-from fedtaco.experiment.runs import Manner, Watcher, load, run, run_experiment
+from fedtaco.experiment.runs import Manner, load, run, run_experiment
 from fedtaco.experiment.training import train
+from fedtaco.experiment.watching import Watcher
 
 __all__ = [
     "Experiment",

@@ -51,6 +51,8 @@ class Experiment(Training):
     model: str
     partition: str
     clients: Count = 20
+    validation: Annotated[FiniteFloat, Field(ge=0, lt=1)] = 0.0
+    """The part of each client's samples that is held out, for tuning and for choosing a round."""
     target: Fraction
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from fedtaco.data import Partition, dataset_info, load_dataset, partition_of
+from fedtaco.data import dataset_info, hold_out, load_dataset, partition_of
 from fedtaco.engines import Choice
 from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import as_method, build_detector, build_method, method_spec, parameters_of
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
+from fedtaco.experiment.saving import Saving, last_state
 from fedtaco.experiment.training import assemble, result_of
-from fedtaco.federation import Federation, State
-from fedtaco.methods import Method, Server
+from fedtaco.experiment.watching import Watcher
+from fedtaco.federation import Federation
+from fedtaco.methods import Method
 from fedtaco.models import build_model
 from fedtaco.randomness import torch_seed
-from fedtaco.records import Arrays, History, RoundRecord, RunFolder
-from fedtaco.report import summarize
+from fedtaco.records import Arrays, History, RoundRecord, RunFolder, Split
+from fedtaco.report import label_counts, summarize
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,6 @@ class Manner:
             raise InvalidInput("Either go on with a run (resume) or replace it (overwrite), not both.")
 
 
-class Watcher:
-    """Is told how a run goes; override what is of interest."""
-
-    def engine_chosen(self, experiment: Experiment, engine: Choice) -> None: ...
-
-    def round_done(self, experiment: Experiment, record: RoundRecord) -> None: ...
-
-
 def run(
     method: Method | type[Method] | str = "taco",
     *,
@@ -66,8 +59,8 @@ def run(
     """Run a method on a named dataset.
 
     ``settings`` are the fields of :class:`Experiment`: dataset, model, partition, clients, rounds,
-    local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, seed, target,
-    engine, device and parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is
+    local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, validation, seed,
+    target, engine, device and parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is
     where datasets are looked for, ``workers`` how many processes an engine may have.
 
     >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
@@ -96,32 +89,34 @@ def run_experiment(config: Experiment, folder: RunFolder | None, manner: Manner,
     if folder is not None:
         folder.claim(config.stored(), resume=manner.resume, overwrite=manner.overwrite)
     bench = Bench.of(config, manner, folder.config()["ran_by"] if folder is not None and begun else None)
-    watcher.engine_chosen(config, bench.engine)
     history, state = History(), bench.federation.begin()
-    if folder is not None:
-        if begun:
-            history, state = _pick_up(folder, state)
-        else:
-            folder.begin(
-                {**config.stored(), "ran_by": bench.engine.stored()}, bench.partition.indices, bench.partition.groups
-            )
+    if folder is not None and begun:
+        state = last_state(folder, state)
+        folder.rewind(state.round)
+        history = folder.history()
+    elif folder is not None:
+        folder.begin({**config.stored(), "ran_by": bench.engine.stored()}, bench.split)
+    watcher.run_begun(config, None if folder is None else folder.path, bench.engine)
+    saving = Saving(folder, state)
+    stopped: RunStopped | None = None
     try:
         for outcome in bench.federation.rounds(state):
-            state = outcome.state
             history.rounds.append(outcome.record)
             history.clients.extend(outcome.clients)
-            if folder is not None:
-                folder.append(outcome.record, outcome.clients)
-                folder.save_checkpoint(state.round, _to_arrays(state))
+            saving.keep(outcome)
             watcher.round_done(config, outcome.record)
     except RunStopped as stop:
         stop.history = history
-        if folder is not None:
-            _finish(folder, result_of(bench.federation, state, history), bench.summary(history, stopped=str(stop)))
-        raise
-    result = result_of(bench.federation, state, history)
+        stopped = stop
+    finally:
+        saving.checkpoint()
+    result = result_of(bench.federation, saving.state, history)
+    summary = bench.summary(history, stopped=None if stopped is None else str(stopped))
     if folder is not None:
-        _finish(folder, result, bench.summary(history))
+        _finish(folder, result, summary)
+    watcher.run_ended(config, summary)
+    if stopped is not None:
+        raise stopped
     return result
 
 
@@ -147,32 +142,36 @@ class Bench:
     """An experiment set up to be run."""
 
     config: Experiment
-    partition: Partition
+    split: Split
+    notes: Sequence[str]
     federation: Federation
     engine: Choice
 
     @classmethod
     def of(cls, config: Experiment, manner: Manner, chosen: Mapping[str, Any] | None) -> Bench:
         data = load_dataset(config.dataset, manner.data_dir)
-        split = partition_of(data, config.partition, config.clients, config.seed)
+        partition = partition_of(data, config.partition, config.clients, config.seed)
+        parts, held_out = hold_out(partition.indices, config.validation, config.seed)
         federation, engine = assemble(
             config,
             build_method(config.method, config.parameters),
             _build(config.model, config.dataset, config.seed),
-            [data.train.subset(indices) for indices in split.indices],
+            [data.train.subset(indices) for indices in parts],
             data.test,
+            validation=data.train.subset(held_out) if len(held_out) else None,
             detector=build_detector(config.detector, config.parameters),
             workers=manner.workers,
             chosen=chosen,
         )
-        return cls(config, split, federation, engine)
+        split = Split(parts, label_counts(data.train.y.numpy(), parts, data.info.classes), partition.groups)
+        return cls(config, split, partition.notes, federation, engine)
 
     def summary(self, history: History, stopped: str | None = None) -> dict[str, Any]:
         run = {"method": self.federation.method.name, "dataset": self.config.dataset, "seed": self.config.seed}
-        figures = summarize(history, self.config.target, self.partition.groups)
+        figures = summarize(history, self.config.target, self.split)
         notes = {
             "parameters": self.config.parameters,
-            "partition_notes": self.partition.notes,
+            "partition_notes": list(self.notes),
             "engine": str(self.engine),
             "stopped": stopped,
         }
@@ -186,37 +185,3 @@ def _build(model: str, dataset: str, seed: int) -> nn.Module:
 
 def _parameters(model: nn.Module) -> Arrays:
     return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-
-
-def _pick_up(folder: RunFolder, fresh: State) -> tuple[History, State]:
-    """History and state of an interrupted run, up to its last whole round."""
-    stored = folder.checkpoint()
-    state = fresh if stored is None else _from_arrays(*stored)
-    folder.rewind(state.round)
-    return folder.history(), state
-
-
-def _to_arrays(state: State) -> Arrays:
-    groups: dict[str, Mapping[str, Tensor]] = {
-        "": {"weights": state.server.weights, "buffers": state.buffers},
-        "server/": state.server.memory,
-        "trust/": state.trust,
-        **{f"client/{client}/": memory for client, memory in state.memories.items()},
-    }
-    return {prefix + name: tensor.numpy() for prefix, named in groups.items() for name, tensor in named.items()}
-
-
-def _from_arrays(round_number: int, arrays: Arrays) -> State:
-    def under(prefix: str) -> dict[str, Tensor]:
-        return {
-            name.removeprefix(prefix): torch.from_numpy(array)
-            for name, array in arrays.items()
-            if name.startswith(prefix)
-        }
-
-    memories: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in under("client/").items():
-        client, _, name = key.partition("/")
-        memories.setdefault(int(client), {})[name] = tensor
-    server = Server(torch.from_numpy(arrays["weights"]), under("server/"))
-    return State(round_number, server, torch.from_numpy(arrays["buffers"]), memories, under("trust/"))

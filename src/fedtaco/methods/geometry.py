@@ -6,7 +6,6 @@ across blocks; no second copy of the update matrix is ever made.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -39,19 +38,17 @@ class Geometry:
 
 
 def geometry_of(matrix: Tensor) -> Geometry:
-    """The geometry of the rows of ``matrix`` in one pass."""
+    """The geometry of the rows of ``matrix`` in one pass; the mean row squared is the mean of its dots with them."""
     rows, columns = matrix.shape
     to_mean = matrix.new_full((rows,), 1 / rows)
     dots, squares = torch.zeros(2, rows, dtype=torch.float64)
-    mean_square = 0.0
     width = max(1, BLOCK_NUMBERS // rows)
     for block in (matrix[:, start : start + width] for start in range(0, columns, width)):
         mean = to_mean @ block
         dots += block @ mean
         squares += torch.linalg.vector_norm(block, dim=1).double().square_()
-        mean_square += float(mean @ mean)
     norms = squares.sqrt()
-    lengths = norms * math.sqrt(mean_square)
+    lengths = norms * dots.mean().clamp(min=0).sqrt()
     cosines = torch.where(lengths > 0, dots / lengths, torch.zeros_like(dots))
     return Geometry(norms, cosines.clamp(-1, 1))
 

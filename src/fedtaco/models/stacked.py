@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -131,25 +130,21 @@ class _LayersByHand:
 
     def __init__(self, layers: list[nn.Linear], slope: Slope) -> None:
         self.shapes = [(layer.out_features, layer.in_features, layer.bias is not None) for layer in layers]
-        offsets = [0]
-        for rows, columns, biased in self.shapes:
-            offsets += [offsets[-1] + rows * columns, offsets[-1] + rows * (columns + biased)]
-        self.spans = [slice(*span) for span in pairwise(offsets)]
+        self.sizes = [p.numel() for layer in layers for p in layer.parameters()]
         self.slope = slope
 
     def __call__(self, points: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        count = len(points)
+        count, last = len(points), len(self.shapes) - 1
+        parts = iter(points.split(self.sizes, dim=1))
         weights, activations = [], [x.flatten(2).transpose(1, 2)]
         for layer, (rows, columns, biased) in enumerate(self.shapes):
-            weight = points[:, self.spans[2 * layer]].view(count, rows, columns)
+            weight = next(parts).view(count, rows, columns)
             weights.append(weight)
             if biased:
-                bias = points[:, self.spans[2 * layer + 1], None]
-                activations.append(torch.baddbmm(bias, weight, activations[-1]))
+                scores = torch.baddbmm(next(parts).unsqueeze(2), weight, activations[-1])
             else:
-                activations.append(torch.bmm(weight, activations[-1]))
-            if layer < len(self.shapes) - 1:
-                activations[-1].relu_()
+                scores = torch.bmm(weight, activations[-1])
+            activations.append(scores if layer == last else scores.relu_())
         slope = self.slope(activations.pop(), y)
         gradients: list[Tensor] = []
         for weight, (_, _, biased) in zip(reversed(weights), reversed(self.shapes), strict=True):

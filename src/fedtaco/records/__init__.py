@@ -1,6 +1,7 @@
 """Records: what a run writes and reads back, as plain data."""
 
-from fedtaco.records.folder import Arrays, RunFolder
+from fedtaco.records.checkpoint import Arrays
+from fedtaco.records.folder import RunFolder, Split
 from fedtaco.records.history import ClientRecord, History, RoundRecord
 
-__all__ = ["Arrays", "ClientRecord", "History", "RoundRecord", "RunFolder"]
+__all__ = ["Arrays", "ClientRecord", "History", "RoundRecord", "RunFolder", "Split"]

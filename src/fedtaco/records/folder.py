@@ -2,7 +2,7 @@
 
 =====================  ========================================================
 ``config.toml``        what was run
-``partition.npz``      which client held which training samples
+``partition.npz``      which client held which training samples and labels
 ``rounds.jsonl``       one object a round
 ``clients.jsonl``      one object a client and round
 ``checkpoint/``        the state after the last finished round
@@ -16,24 +16,33 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tomli_w
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from fedtaco.errors import InvalidInput
+from fedtaco.records.checkpoint import Arrays, Checkpoint
+from fedtaco.records.files import SCHEMA, append_lines, json_line, read_lines, replacing, storage, write_json
 from fedtaco.records.history import ClientRecord, History, RoundRecord
 
-SCHEMA = 1
-Arrays = Mapping[str, npt.NDArray[Any]]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Who holds what: training samples, their labels counted (clients, classes), and groups where there are any."""
+
+    indices: Sequence[Integers]
+    label_counts: Integers
+    groups: list[str] | None = None
 
 
 class RunFolder:
@@ -41,6 +50,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.checkpoint = Checkpoint(self.path / "checkpoint")
 
     # What there is
 
@@ -62,27 +72,21 @@ class RunFolder:
 
     def history(self) -> History:
         return History(
-            [RoundRecord(**_round_fields(row)) for row in _read_lines(self._rounds)],
-            [ClientRecord(**row) for row in _read_lines(self._clients)],
+            [RoundRecord(**_round_fields(row)) for row in read_lines(self._rounds)],
+            [ClientRecord(**row) for row in read_lines(self._clients)],
         )
 
-    def partition(self) -> tuple[list[npt.NDArray[np.int64]], list[str] | None]:
-        """The samples of each client, and the clients' groups where there are any."""
+    def client_rows(self) -> Iterator[dict[str, Any]]:
+        """The lines of ``clients.jsonl`` one by one, for runs too large to be held; a cut-off one is left out."""
+        if self._clients.is_file():
+            with self._clients.open(encoding="utf-8") as file:
+                yield from (json.loads(line) for line in file if line.endswith("\n"))
+
+    def partition(self) -> Split:
+        """Who held what."""
         with np.load(self.path / "partition.npz", allow_pickle=False) as stored:
             parts = np.split(stored["indices"], np.cumsum(stored["sizes"])[:-1])
-            groups = [str(name) for name in stored["groups"]] or None
-        return parts, groups
-
-    def checkpoint(self) -> tuple[int, Arrays] | None:
-        """The last finished round and the state after it."""
-        if not self._checkpoint.is_file():
-            return None
-        try:
-            with safe_open(self._checkpoint, framework="numpy") as stored:
-                round_number = int(stored.metadata()["round"])
-            return round_number, load_file(self._checkpoint)
-        except SafetensorError as error:
-            raise InvalidInput(f"{self._checkpoint} is damaged ({error}); start the run again (overwrite).") from error
+            return Split(parts, stored["label_counts"], [str(name) for name in stored["groups"]] or None)
 
     def model_path(self, name: str) -> Path:
         """Where a model lies: ``output`` is the global ``model`` unless the method returns another."""
@@ -113,57 +117,52 @@ class RunFolder:
         if differences:
             raise InvalidInput(f"{self.path} holds another run and cannot be resumed as this one: {differences}.")
 
-    def begin(
-        self, config: Mapping[str, Any], parts: Sequence[npt.NDArray[np.int64]], groups: list[str] | None
-    ) -> None:
+    def begin(self, config: Mapping[str, Any], split: Split) -> None:
         """Start the folder anew."""
-        try:
+        with storage(self.path):
             if self.path.exists():
                 shutil.rmtree(self.path)
-            self._checkpoint.parent.mkdir(parents=True)
-        except OSError as error:
-            raise InvalidInput(
-                f"Cannot write to {self.path}: {error.strerror}. Choose another folder (out)."
-            ) from error
-        with _replacing(self.path / "partition.npz") as temporary, temporary.open("wb") as file:
-            np.savez_compressed(
-                file,
-                indices=np.concatenate(parts),
-                sizes=np.array([len(part) for part in parts]),
-                groups=np.array(groups or [], dtype=str),
-            )
-        with _replacing(self._config) as temporary:
-            temporary.write_text(tomli_w.dumps({"schema": SCHEMA, **config}), encoding="utf-8")
+            self.checkpoint.folder.mkdir(parents=True)
+            with replacing(self.path / "partition.npz") as temporary, temporary.open("wb") as file:
+                np.savez_compressed(
+                    file,
+                    indices=np.concatenate(split.indices),
+                    sizes=np.array([len(part) for part in split.indices]),
+                    label_counts=split.label_counts,
+                    groups=np.array(split.groups or [], dtype=str),
+                )
+            with replacing(self._config) as temporary:
+                temporary.write_text(tomli_w.dumps({"schema": SCHEMA, **config}), encoding="utf-8")
 
     def rewind(self, round_number: int) -> None:
         """Forget what was recorded after a round, and how the run ended."""
         for path in (self._rounds, self._clients):
-            kept = [row for row in _read_lines(path) if row["round"] <= round_number]
+            kept = [row for row in read_lines(path) if row["round"] <= round_number]
             if {row["round"] for row in kept} != set(range(1, round_number + 1)):
                 raise InvalidInput(
                     f"{path} lacks some of the {round_number} rounds in the checkpoint; start again (overwrite)."
                 )
-            with _replacing(path) as temporary:
-                temporary.write_text("".join(_line({"schema": SCHEMA, **row}) for row in kept), encoding="utf-8")
+            with storage(self.path), replacing(path) as temporary:
+                temporary.write_text("".join(json_line(row) for row in kept), encoding="utf-8")
         (self.path / "summary.json").unlink(missing_ok=True)
 
     def append(self, record: RoundRecord, clients: Sequence[ClientRecord]) -> None:
         """Add a finished round."""
-        _append(self._clients, [dataclasses.asdict(client) for client in clients])
-        _append(self._rounds, [dataclasses.asdict(record)])
+        with storage(self.path):
+            append_lines(self._clients, [dataclasses.asdict(client) for client in clients])
+            append_lines(self._rounds, [dataclasses.asdict(record)])
 
-    def save_checkpoint(self, round_number: int, state: Arrays) -> None:
-        with _replacing(self._checkpoint) as temporary:
-            save_file(dict(state), temporary, metadata={"schema": str(SCHEMA), "round": str(round_number)})
+    def save_checkpoint(self, round_number: int, shared: Arrays, changed: Mapping[int, Arrays]) -> None:
+        with storage(self.path):
+            self.checkpoint.save(round_number, shared, changed)
 
     def save_model(self, model: Arrays, name: str = "model") -> None:
-        with _replacing(self.path / f"{name}.safetensors") as temporary:
+        with storage(self.path), replacing(self.path / f"{name}.safetensors") as temporary:
             save_file(dict(model), temporary, metadata={"schema": str(SCHEMA)})
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        with _replacing(self.path / "summary.json") as temporary:
-            text = json.dumps({"schema": SCHEMA, **summary}, indent=2, allow_nan=False)
-            temporary.write_text(text + "\n", encoding="utf-8")
+        with storage(self.path):
+            write_json(self.path / "summary.json", summary)
 
     @property
     def _config(self) -> Path:
@@ -176,46 +175,6 @@ class RunFolder:
     @property
     def _clients(self) -> Path:
         return self.path / "clients.jsonl"
-
-    @property
-    def _checkpoint(self) -> Path:
-        return self.path / "checkpoint" / "state.safetensors"
-
-
-class _replacing:  # noqa: N801 - reads as a verb in a with statement
-    """A temporary path that takes the place of ``path`` once it is whole."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.temporary = path, path.with_name(path.name + ".part")
-
-    def __enter__(self) -> Path:
-        return self.temporary
-
-    def __exit__(self, failure: object, *_: object) -> None:
-        if failure is None:
-            self.temporary.replace(self.path)
-        else:
-            self.temporary.unlink(missing_ok=True)
-
-
-def _append(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(_line({"schema": SCHEMA, **row}) for row in rows)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, allow_nan=False) + "\n"
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that a crash cut off is left out."""
-    if not path.is_file():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [{name: value for name, value in row.items() if name != "schema"} for row in rows]
 
 
 def _round_fields(row: dict[str, Any]) -> dict[str, Any]:

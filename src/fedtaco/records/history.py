@@ -23,6 +23,11 @@ class RoundRecord:
     wall_seconds: float
     output_accuracy: float | None = None
     """Accuracy of the model the method returns, where that is not the global model (TACO's z)."""
+    validation_accuracy: float | None = None
+    """Accuracy on the training samples that were held out."""
+    validation_loss: float | None = None
+    class_accuracy: list[float | None] | None = None
+    """Accuracy on the test samples of each class."""
     cohort: int = 0
     """How many clients were asked."""
     dropped: dict[int, str] = field(default_factory=dict)
@@ -94,6 +99,11 @@ class History:
         return self.rounds[-1].accuracy if self.rounds else None
 
     @property
+    def is_timed(self) -> bool:
+        """Whether the engine could tell how long each client took."""
+        return bool(self.rounds) and all(record.slowest_client_seconds is not None for record in self.rounds)
+
+    @property
     def client_seconds(self) -> list[float]:
         """Seconds of the slowest clients, summed up to each round."""
         return list(accumulate(record.slowest_client_seconds or 0.0 for record in self.rounds))
@@ -106,7 +116,9 @@ class History:
     def seconds_to(self, target: float) -> float | None:
         """Seconds of the slowest clients until ``target`` is reached."""
         round_number = self.rounds_to(target)
-        return None if round_number is None else self.client_seconds[round_number - self.rounds[0].round]
+        if round_number is None or not self.is_timed:
+            return None
+        return self.client_seconds[round_number - self.rounds[0].round]
 
     def plot(self, path: str | Path | None = None, *, label: str | None = None) -> Any:
         """Draw accuracy over rounds with matplotlib, on the current axes; save it if ``path`` is given."""

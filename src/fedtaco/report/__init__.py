@@ -1,5 +1,20 @@
-"""Report: tables from histories and run folders."""
+"""Report: tables, figures and a page from histories and run folders."""
 
+from fedtaco.report.export import export
+from fedtaco.report.labels import label_counts
+from fedtaco.report.paired import Difference, paired_differences
+from fedtaco.report.reproduction import Cell, Reproduction, grid_of
 from fedtaco.report.summary import Comparison, compare_runs, summarize
 
-__all__ = ["Comparison", "compare_runs", "summarize"]
+__all__ = [
+    "Cell",
+    "Comparison",
+    "Difference",
+    "Reproduction",
+    "compare_runs",
+    "export",
+    "grid_of",
+    "label_counts",
+    "paired_differences",
+    "summarize",
+]

@@ -7,29 +7,63 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from fedtaco.records import History
+import numpy as np
+
+from fedtaco.records import History, RoundRecord, Split
 
 FAILURE = 0.9
 """A run whose final accuracy stays below this part of the target has failed (×)."""
 
 
-def summarize(history: History, target: float, groups: Sequence[str] | None) -> dict[str, Any]:
+def summarize(history: History, target: float, split: Split) -> dict[str, Any]:
     """What ``summary.json`` holds of a history."""
     accuracies = [record.accuracy for record in history if record.accuracy is not None]
+    chosen = _best_by_validation(history)
     return {
         "rounds": len(history),
         "final_accuracy": history.final_accuracy,
         "best_accuracy": max(accuracies, default=None),
+        "last_five_accuracy": fmean(accuracies[-5:]) if accuracies else None,
         "output_accuracy": history.rounds[-1].output_accuracy if history.rounds else None,
+        "validation_accuracy": history.rounds[-1].validation_accuracy if history.rounds else None,
+        "chosen_round": None if chosen is None else chosen.round,
+        "chosen_validation_accuracy": None if chosen is None else chosen.validation_accuracy,
+        "chosen_accuracy": None if chosen is None else chosen.accuracy,
+        "worst_tenth_accuracy": worst_tenth(client_accuracies(history.rounds[-1], split)) if history.rounds else None,
         "target": target,
         "rounds_to_target": history.rounds_to(target),
         "seconds_to_target": history.seconds_to(target),
-        "client_seconds": sum(record.slowest_client_seconds or 0 for record in history),
+        "client_seconds": history.client_seconds[-1] if history.is_timed else None,
         "wall_seconds": sum(record.wall_seconds for record in history),
-        "alpha": mean_alpha(history, groups),
+        "alpha": mean_alpha(history, split.groups),
         "dropped_uploads": sum(len(record.dropped) for record in history),
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
     }
+
+
+def _best_by_validation(history: History) -> RoundRecord | None:
+    """The first of the rounds with the best validation accuracy; ``None`` where nothing was held out."""
+    judged = [record for record in history if record.validation_accuracy is not None]
+    return max(judged, key=lambda record: record.validation_accuracy or 0.0, default=None)
+
+
+def client_accuracies(record: RoundRecord, split: Split) -> list[float] | None:
+    """The accuracy each client can expect: that of every class in the test set, by the client's own mix of labels."""
+    if record.class_accuracy is None:
+        return None
+    known = [(place, value) for place, value in enumerate(record.class_accuracy) if value is not None]
+    columns, values = [place for place, _ in known], np.array([value for _, value in known])
+    counts = split.label_counts[:, columns]
+    return [float(own @ values / own.sum()) for own in counts if own.sum() > 0]
+
+
+def worst_tenth(accuracies: Sequence[float] | None) -> float | None:
+    """The mean over the tenth of the clients (at least one) with the lowest accuracy.
+
+    >>> worst_tenth([0.9, 0.1, 0.5])
+    0.1
+    """
+    return fmean(sorted(accuracies)[: max(1, len(accuracies) // 10)]) if accuracies else None
 
 
 def mean_alpha(history: History, groups: Sequence[str] | None) -> dict[str, float]:
@@ -51,7 +85,9 @@ class Comparison:
     accuracy_deviation: float | None
     rounds_to_target: str
     """A mean; ``N+`` where a seed did not get there in N rounds; ``×`` where one failed."""
-    client_seconds: float
+    client_seconds: float | None
+    """``None`` where the engine could not tell clients apart."""
+    worst_tenth_accuracy: float | None
     alpha: Mapping[str, float]
     output_accuracy: float | None
     """Of the model that the method itself returns, where that is not the global one (TACO's z)."""
@@ -72,7 +108,6 @@ def compare_runs(summaries: Sequence[Mapping[str, Any]]) -> list[Comparison]:
 def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
     finished = [run for run in runs if run["stopped"] is None]
     accuracies = [run["final_accuracy"] for run in finished]
-    outputs = [run["output_accuracy"] for run in finished if run["output_accuracy"] is not None]
     groups = {group for run in runs for group in run["alpha"]}
     return Comparison(
         method=method,
@@ -80,13 +115,19 @@ def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
         accuracy=fmean(accuracies) if accuracies else None,
         accuracy_deviation=stdev(accuracies) if len(accuracies) > 1 else None,
         rounds_to_target=_rounds_to_target(runs),
-        client_seconds=fmean(run["client_seconds"] for run in runs),
+        client_seconds=_mean([run["client_seconds"] for run in runs]),
+        worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
         alpha={group: fmean(run["alpha"].get(group, 0.0) for run in runs) for group in sorted(groups)},
-        output_accuracy=fmean(outputs) if outputs else None,
+        output_accuracy=_mean([run["output_accuracy"] for run in finished]),
         stopped=len(runs) - len(finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),
         expelled=sum(len(run["expelled"]) for run in runs),
     )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _rounds_to_target(runs: list[Mapping[str, Any]]) -> str:

@@ -1,0 +1,236 @@
+"""``make bench``: engines against the plain PyTorch loop, methods against FedAvg, the server's step, growth."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle, pairwise
+from time import perf_counter
+from typing import Any
+
+import torch
+from chart import draw
+from measure import HERE, alone, in_a_process, machine, ratio, take_turns
+from tables import write_tables
+from torch.nn.functional import cross_entropy
+from work import CASES, Case, memory_mb
+
+from fedtaco.data import TensorSamples, load_dataset
+from fedtaco.experiment.config import Training
+from fedtaco.experiment.training import assemble
+from fedtaco.local import Assignment, Job, Plan, Worker
+from fedtaco.methods import PAPER_METHODS, Method, Server, Setting, Stem, Taco, Uploads
+from fedtaco.models import FlatModel, build_model
+
+RESULTS = HERE / "results.json"
+DOCS = HERE.parent / "docs"
+PEAK_GFLOPS = 71
+"""Of one core, in float32; the arithmetic limit is reckoned with it."""
+PLAIN = {f"plain loop, {threads} thread{'s' * (threads > 1)}": ("plain.py", str(threads)) for threads in (1, 2)}
+OURS = {name: ("fedtaco_engine.py", name) for name in ("serial", "pool", "batched", "auto")}
+PEER = {f"pfl, {threads} thread{'s' * (threads > 1)}": ("pfl_backend.py", str(threads)) for threads in (1, 2)}
+
+
+def engines(turns: int, peer: str | None) -> dict[str, Any]:
+    """Milliseconds of one client's step, every contender in a process of its own."""
+    results = {}
+    for name, case in CASES.items():
+        heavy = case.flops > 1e9
+        rivals = {**PLAIN, **(PEER if peer and not heavy else {})}
+        ours = _ours(case)
+
+        def measure(contender: str, script: str, variant: str, case_name: str) -> float:
+            python = peer if peer and contender in PEER else sys.executable
+            measured = in_a_process(python, script, case_name, variant)
+            tell(f"{case_name}: {contender} {measured['step_ms']:.4f} ms")
+            return measured["step_ms"]
+
+        contenders = {c: partial(measure, c, *how, name) for c, how in {**rivals, **ours}.items()}
+        taken = take_turns(contenders, 2 if heavy else turns)
+        best = {
+            kind: [min(each) for each in zip(*(taken[c] for c in group), strict=True)]
+            for kind, group in (("plain loop", PLAIN), ("pfl", PEER))
+            if set(group) <= set(taken)
+        }
+        results[name] = {
+            "step_ms": {c: round(statistics.median(times), 4) for c, times in taken.items()},
+            "limit_ms": round(case.flops / (PEAK_GFLOPS * 1e6) / machine()["cores"], 4),
+            "times_faster": {
+                f"{engine} than {kind} at its best": ratio(times, taken[engine])
+                for kind, times in best.items()
+                for engine in ours
+            },
+        }
+    return results
+
+
+def _ours(case: Case) -> dict[str, tuple[str, str]]:
+    """Our engines; batched only where it is of use on a CPU."""
+    return {engine: how for engine, how in OURS.items() if engine != "batched" or case.name == "mlp"}
+
+
+def methods(turns: int) -> dict[str, Any]:
+    """One client's step on the cnn, in parts of FedAvg's."""
+    shape, count = (1, 28, 28), 10
+    model = FlatModel(build_model("cnn", shape, 10, seed=0))
+    samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
+    setting = Setting(2, 10, count, 0.01)
+    worker = Worker(model, [samples], Plan(setting, 64, cross_entropy, 0))
+
+    def step(method: Method) -> float:
+        server = Server(model.vector.clone(), method.server_memory(model.vector, setting))
+        order = Assignment("train", 1, method.broadcast(server, torch.tensor([0, 1])), model.buffers.clone())
+        reply = worker.run(method, order, Job(0, 0, count, method.client_memory(model.vector, setting)))
+        assert reply.seconds is not None
+        return 1000 * reply.seconds / count
+
+    step(Stem())
+    taken = take_turns({kind.name: partial(step, kind()) for kind in PAPER_METHODS}, turns)
+    return {
+        "fedavg_step_ms": round(statistics.median(taken["fedavg"]), 3),
+        "times_fedavg": {name: ratio(times, taken["fedavg"]) for name, times in taken.items() if name != "fedavg"},
+    }
+
+
+def server(turns: int) -> dict[str, Any]:
+    """TACO's server step against ``U.sum()``, on matrices that are not in the cache."""
+    results = {}
+    for rows, columns, copies in ((20, 44_426, 24), (100, 1_000_000, 1), (1000, 44_426, 2)):
+        matrices = cycle([torch.randn(rows, columns) for _ in range(copies)])
+        setting = Setting(rows, 10, 10, 0.01)
+        taco, weights = Taco(), torch.zeros(columns)
+        state = Server(weights, taco.server_memory(weights, setting))
+
+        def timed(work: Callable[[torch.Tensor], object], matrices: Any = matrices) -> float:
+            matrix = next(matrices)
+            began = perf_counter()
+            work(matrix)
+            return 1000 * (perf_counter() - began)
+
+        def step(
+            matrix: torch.Tensor, state: Server = state, taco: Taco = taco, setting: Setting = setting
+        ) -> torch.Tensor:
+            """Norms, cosines, α, weights and the weighted sum."""
+            count = len(matrix)
+            shares = torch.full((count,), 1 / count, dtype=torch.float64)
+            uploads = Uploads(setting, torch.arange(count), {"update": matrix}, torch.full((count,), 10), shares)
+            uploads.weights = taco.weigh(state, uploads)
+            return uploads.move
+
+        timed(step)
+        taken = take_turns({"sum": partial(timed, torch.Tensor.sum), "taco": partial(timed, step)}, turns)
+        results[f"{rows} x {columns}"] = {
+            "sum_ms": round(statistics.median(taken["sum"]), 3),
+            "taco_over_sum": ratio(taken["taco"], taken["sum"]),
+        }
+        tell(f"server {rows} x {columns}: {results[f'{rows} x {columns}']}")
+    return results
+
+
+def small_runs(turns: int) -> dict[str, Any]:
+    """A whole small run with ``auto``, set-up included, in parts of the same with ``serial``."""
+    digits = load_dataset("digits", None)
+    results = {}
+    for clients, rounds, steps in ((2, 1, 1), (20, 1, 1), (2, 2, 5), (3, 10, 20), (20, 2, 10), (20, 10, 50)):
+        parts = [digits.train.subset(range(place, len(digits.train), clients)) for place in range(clients)]
+
+        def whole(engine: Any, parts: Any = parts, rounds: int = rounds, steps: int = steps) -> float:
+            began = perf_counter()
+            settings = Training(rounds=rounds, local_steps=steps, engine=engine)
+            federation, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, digits.test)
+            for _ in federation.rounds(federation.begin()):
+                pass
+            return perf_counter() - began
+
+        whole("serial")
+        taken = take_turns({engine: partial(whole, engine) for engine in ("serial", "auto")}, turns)
+        results[f"{clients} clients, {rounds} rounds, {steps} steps"] = ratio(taken["auto"], taken["serial"])
+    tell(f"small runs: {results}")
+    return results
+
+
+def memory() -> dict[str, Any]:
+    """Megabytes that a run holds beyond its data and update matrix, worker processes included."""
+    results = {}
+    for name, case in CASES.items():
+        if case.flops < 1e9:
+            numbers = sum(p.numel() for p in case.model().parameters()) * case.clients
+            numbers += case.clients * case.samples * math.prod(case.shape)
+            held = {
+                contender: in_a_process(sys.executable, script, name, variant)["memory_mb"] - 4 * numbers / 2**20
+                for contender, (script, variant) in {"plain loop": ("plain.py", "1"), **_ours(case)}.items()
+            }
+            results[name] = {contender: round(value) for contender, value in held.items()}
+            tell(f"memory, {name}: {results[name]}")
+    return results
+
+
+def growth() -> dict[str, Any]:
+    """Seconds and memory of a round from 20 to 2,000 clients: digits, mlp, 10 steps."""
+    digits = load_dataset("digits", None)
+    results = {}
+    for clients, participation in (
+        (20, 1.0),
+        (50, 1.0),
+        (100, 1.0),
+        (200, 1.0),
+        (500, 1.0),
+        (1000, 1.0),
+        (2000, 1.0),
+        (2000, 0.05),
+    ):
+        generator = torch.Generator().manual_seed(0)
+        parts = [
+            digits.train.subset(torch.randperm(len(digits.train), generator=generator)[:64]) for _ in range(clients)
+        ]
+        settings = Training(rounds=9, local_steps=10, participation=participation)
+        federation, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, None)
+        stamps = []
+        for outcome in federation.rounds(federation.begin()):
+            stamps.append(perf_counter())
+            held = memory_mb() if outcome.state.round == settings.rounds else 0.0
+        seconds = statistics.median(after - before for before, after in pairwise(stamps))
+        asked = f"{clients}" if participation == 1 else f"{clients}, {participation:.0%} in a round"
+        results[asked] = {"round_ms": round(1000 * seconds, 2), "memory_mb": round(held)}
+        tell(f"{asked} clients: {results[asked]}")
+    return results
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "engines": lambda asked: engines(asked.turns, asked.peer),
+    "methods": lambda asked: methods(3 * asked.turns),
+    "server": lambda asked: server(4 * asked.turns),
+    "small_runs": lambda asked: small_runs(4 * asked.turns),
+    "memory": lambda _: memory(),
+    "growth": lambda _: growth(),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=PARTS, help="measure one part and keep the other results")
+    parser.add_argument("--turns", type=int, default=5, help="how often each contender is measured")
+    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter with pfl, which then competes")
+    asked = parser.parse_args()
+    with alone():
+        torch.set_num_threads(1)
+        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        results["machine"] = machine()
+        for name in [asked.only] if asked.only else PARTS:
+            results[name] = PARTS[name](asked)
+            RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    draw(results, DOCS / "images" / "performance.svg")
+    write_tables(results, DOCS / "performance.md")
+
+
+if __name__ == "__main__":
+    main()

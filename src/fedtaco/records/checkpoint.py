@@ -1,0 +1,77 @@
+"""The state after a finished round, written so that only what changed costs anything.
+
+``manifest.json`` names the files that make up the checkpoint: one with what all share, and for each
+client the file in which its memory was last written. It is replaced last, so that a crash at any
+instant leaves the checkpoint before; files that it no longer names are then removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from fedtaco.errors import InvalidInput
+from fedtaco.records.files import replacing, write_json
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Checkpoint:
+    """The folder ``checkpoint/`` of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._manifest = folder, folder / "manifest.json"
+
+    def save(self, round_number: int, shared: Arrays, changed: Mapping[int, Arrays]) -> None:
+        """Write what all share, and the memories of the clients that changed since the last time."""
+        stored = self._read()
+        files = {"shared": f"shared-{round_number}.safetensors", "clients": f"clients-{round_number}.safetensors"}
+        owners = {**(stored["clients"] if stored else {}), **{str(client): files["clients"] for client in changed}}
+        self._write(files["shared"], shared)
+        if changed:
+            memories = {f"{client}/{name}": array for client, own in changed.items() for name, array in own.items()}
+            self._write(files["clients"], memories)
+        write_json(self._manifest, {"round": round_number, "shared": files["shared"], "clients": owners})
+        in_use = {self._manifest.name, files["shared"], *owners.values()}
+        for path in self.folder.iterdir():
+            if path.name not in in_use:
+                path.unlink()
+
+    def load(self) -> tuple[int, Arrays, dict[int, dict[str, npt.NDArray[Any]]]] | None:
+        """The last finished round, what all share, and each client's memory; ``None`` if nothing was saved."""
+        stored = self._read()
+        if stored is None:
+            return None
+        try:
+            shared = load_file(self.folder / stored["shared"])
+            memories: dict[int, dict[str, npt.NDArray[Any]]] = {}
+            for file in set(stored["clients"].values()):
+                for key, array in load_file(self.folder / file).items():
+                    client, _, name = key.partition("/")
+                    if stored["clients"][client] == file:
+                        memories.setdefault(int(client), {})[name] = array
+        except (SafetensorError, FileNotFoundError, KeyError) as error:
+            raise self._damaged(error) from error
+        return stored["round"], shared, memories
+
+    def _read(self) -> dict[str, Any] | None:
+        if not self._manifest.is_file():
+            return None
+        try:
+            stored: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise self._damaged(error) from error
+        return stored
+
+    def _write(self, name: str, arrays: Arrays) -> None:
+        with replacing(self.folder / name) as temporary:
+            save_file(dict(arrays), temporary)
+
+    def _damaged(self, error: Exception) -> InvalidInput:
+        return InvalidInput(f"{self.folder} is damaged ({error}); start the run again (overwrite).")

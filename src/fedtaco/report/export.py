@@ -1,0 +1,133 @@
+"""Reproductions as CSV, LaTeX and figures."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtaco.errors import InvalidInput
+from fedtaco.report.reproduction import Cell, Reproduction, grid_of
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999")
+
+
+def export(reproduction: Reproduction, folder: Path) -> list[Path]:
+    """Write CSV, LaTeX, SVG and PNG named after the reproduction; the paths written."""
+    stem = folder / reproduction.name
+    write_csv(reproduction, stem.with_suffix(".csv"))
+    write_latex(reproduction, stem.with_suffix(".tex"))
+    return [stem.with_suffix(end) for end in (".csv", ".tex")] + draw(reproduction, stem)
+
+
+def write_csv(reproduction: Reproduction, path: Path) -> None:
+    """A row a cell, with all numbers apart."""
+    names = ("panel", "variant", "seeds", "accuracy", "deviation", "rounds_to_target", "round_seconds")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*names, "seconds_to_target", "paper"])
+        for cell in reproduction.cells:
+            ours = cell.ours
+            figures = [None] * 3 if ours is None else [ours.accuracy, ours.accuracy_deviation, ours.rounds_to_target]
+            seconds = [cell.seconds, cell.seconds_to_target]
+            writer.writerow([cell.panel, cell.variant, len(cell.summaries), *figures, *seconds, cell.paper])
+
+
+def write_latex(reproduction: Reproduction, path: Path) -> None:
+    """A booktabs table."""
+    grid = grid_of(reproduction)
+    body = [" & ".join(_latex(text) for text in row) + r" \\" for row in grid.rows]
+    lines = [
+        r"\begin{table}",
+        rf"\caption{{{_latex(reproduction.caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * len(reproduction.panels)}}}",
+        r"\toprule",
+        " & ".join(_latex(text) for text in grid.headers) + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _latex(text: str) -> str:
+    for plain, command in (("%", r"\%"), ("±", r"$\pm$"), ("×", r"$\times$"), ("○", r"$\circ$"), ("γ", r"$\gamma$")):
+        text = text.replace(plain, command)
+    return text.replace("_", r"\_").replace("–", "--")
+
+
+def draw(reproduction: Reproduction, stem: Path) -> list[Path]:
+    """A figure with a part for each panel, as SVG and PNG."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InvalidInput("Figures need matplotlib: pip install 'fedtaco[plot]'.") from error
+    panels = reproduction.panels
+    timed = reproduction.shows == "curves" and any(cell.seconds for cell in reproduction.cells)
+    figure = Figure(figsize=(4.2 * len(panels), 6.4 if timed else 3.4), layout="constrained")
+    grid = figure.subplots(2 if timed else 1, len(panels), squeeze=False)
+    for column, panel in enumerate(panels):
+        cells = [cell for cell in reproduction.cells if cell.panel == panel]
+        if reproduction.shows in ("curves", "rounds"):
+            for row, axes in enumerate(grid[:, column]):
+                _curves(axes, cells, reproduction.variants, over_time=row == 1)
+        else:
+            _bars(grid[0, column], cells, reproduction)
+        grid[0, column].set_title(panel)
+    grid[0, 0].legend(*_legend(grid[0, 0]), frameon=False, fontsize="small")
+    paths = [stem.with_suffix(end) for end in (".svg", ".png")]
+    for path in paths:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return paths
+
+
+def _legend(axes: Any) -> tuple[list[Any], list[str]]:
+    handles, labels = axes.get_legend_handles_labels()
+    return handles, labels
+
+
+def _curves(axes: Any, cells: Sequence[Cell], variants: Sequence[str], *, over_time: bool) -> None:
+    for cell in cells:
+        runs = [np.array(curve, dtype=float) for curve in cell.curves]
+        length = max((len(run) for run in runs), default=0)
+        if length == 0:
+            continue
+        whole = np.full((len(runs), length), np.nan)
+        for row, run in zip(whole, runs, strict=True):
+            row[: len(run)] = run
+        x = np.arange(1, length + 1) * (cell.seconds or 1.0 if over_time else 1)
+        colour = COLOURS[variants.index(cell.variant) % len(COLOURS)]
+        axes.plot(x, 100 * np.nanmean(whole, axis=0), color=colour, label=cell.variant, linewidth=1.4)
+        if len(runs) > 1:
+            axes.fill_between(
+                x, 100 * np.nanmin(whole, axis=0), 100 * np.nanmax(whole, axis=0), color=colour, alpha=0.15, linewidth=0
+            )
+    axes.set(xlabel="client seconds" if over_time else "round", ylabel="test accuracy, %")
+
+
+def _bars(axes: Any, cells: Sequence[Cell], reproduction: Reproduction) -> None:
+    bars = list(_heights(cells, reproduction.shows))
+    colours = [COLOURS[reproduction.variants.index(variant) % len(COLOURS)] for variant, _, _ in bars]
+    axes.bar([variant for variant, _, _ in bars], [height for _, height, _ in bars], color=colours)
+    for place, (_, height, note) in enumerate(bars):
+        axes.annotate(note, (place, height), ha="center", va="bottom", fontsize="small")
+    axes.tick_params(axis="x", rotation=60)
+    accuracy = reproduction.shows == "accuracy"
+    axes.set_ylabel("test accuracy, %" if accuracy else "client seconds")
+
+
+def _heights(cells: Sequence[Cell], shows: str) -> Iterator[tuple[str, float, str]]:
+    for cell in cells:
+        mark = "" if cell.ours is None else cell.ours.rounds_to_target
+        if shows == "accuracy":
+            yield cell.variant, 100 * ((cell.ours and cell.ours.accuracy) or 0.0), ""
+        elif shows == "time-to-accuracy":
+            reached = cell.seconds_to_target is not None
+            yield cell.variant, cell.seconds_to_target or 0.0, "" if reached else mark
+        else:
+            yield cell.variant, cell.seconds or 0.0, ""

@@ -1,0 +1,52 @@
+"""Differences between methods over the same seeds, which share partition, initial weights and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference with its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+
+
+def paired_differences(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Difference]:
+    """Final accuracy of each method minus the first one's, seed by seed; for methods with two seeds in common."""
+    by_method: dict[str, dict[int, float]] = {}
+    for run in summaries:
+        accuracies = by_method.setdefault(run["method"], {})
+        if run["final_accuracy"] is not None:
+            accuracies[run["seed"]] = run["final_accuracy"]
+    base, *others = by_method.items()
+    differences = {}
+    for method, accuracies in others:
+        common = sorted(set(accuracies) & set(base[1]))
+        if len(common) > 1:
+            differences[method] = interval([accuracies[seed] - base[1][seed] for seed in common])
+    return differences
+
+
+def interval(values: Sequence[float]) -> Difference:
+    """Student's interval for the mean.
+
+    >>> print(interval([0.01, 0.02, 0.03]))
+    +2.0 [-0.5, +4.5]
+    """
+    from scipy.stats import t
+
+    mean = fmean(values)
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / sqrt(len(values))
+    return Difference(mean, mean - reach, mean + reach)

@@ -1,0 +1,173 @@
+"""A run that is killed at any instant goes on to the bit-identical end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import fedtaco
+from fedtaco import InvalidInput
+from fedtaco.methods import METHODS
+from fedtaco.records import RunFolder
+
+SETTINGS = {"dataset": "digits", "clients": 6, "rounds": 8, "local_steps": 4, "batch_size": 16}
+RUN = """
+import sys, json, fedtaco
+method, engine, out, settings = sys.argv[1:]
+workers = None if engine == "serial" else 2
+fedtaco.run(method, out=out, engine=engine, workers=workers, resume=True, **json.loads(settings))
+"""
+
+
+def command(method, engine, out, **settings):
+    return [sys.executable, "-c", RUN, method, engine, str(out), json.dumps({**SETTINGS, **settings})]
+
+
+def untimed(rows):
+    times = {"wall_seconds", "slowest_client_seconds", "seconds"}
+    return [{name: value for name, value in row.items() if name not in times} for row in rows]
+
+
+def assert_same_end(out, whole):
+    ended = fedtaco.load(out)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(ended.model.state_dict()[name], tensor), name
+    for name, tensor in whole.output_model.state_dict().items():
+        assert torch.equal(ended.output_model.state_dict()[name], tensor), name
+    assert untimed(ended.history.table()) == untimed(whole.history.table())
+    assert untimed(ended.history.client_table()) == untimed(whole.history.client_table())
+
+
+@pytest.mark.parametrize("engine", ["serial", "pool", "batched"])
+def test_killed_again_and_again_at_random_instants(engine, tmp_path):
+    dice, out = random.Random(engine), tmp_path / "run"
+    settings = {"rounds": 60, "local_steps": 20, "participation": 0.5}
+    workers = None if engine == "serial" else 2
+    whole = fedtaco.run("scaffold-taco", engine=engine, workers=workers, **{**SETTINGS, **settings})
+    kills = 0
+    for _ in range(6):
+        process = subprocess.Popen(command("scaffold-taco", engine, out, **settings), start_new_session=True)
+        deadline = time.monotonic() + 30
+        while not (out / "rounds.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(dice.uniform(0, 0.25))
+        kills += process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert kills >= 2
+    subprocess.run(command("scaffold-taco", engine, out, **settings), check=True)
+    assert_same_end(out, whole)
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_goes_on_from_any_checkpoint(method, tmp_path):
+    whole = fedtaco.run(method, engine="serial", **SETTINGS)
+
+    def stop_at(number):
+        def on_round(record):
+            if record.round == number:
+                raise Stopped
+
+        return on_round
+
+    for number in (3, 5):
+        with pytest.raises(Stopped):
+            fedtaco.run(
+                method, out=tmp_path / "run", engine="serial", resume=True, on_round=stop_at(number), **SETTINGS
+            )
+    fedtaco.run(method, out=tmp_path / "run", engine="serial", resume=True, **SETTINGS)
+    assert_same_end(tmp_path / "run", whole)
+
+
+def test_only_memories_that_changed_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtaco.experiment.saving.SHARE_OF_TIME", 1.0)
+    seen = []
+    settings = {**SETTINGS, "participation": 0.34, "engine": "serial"}
+
+    def on_round(record):
+        seen.append({path.name: path.stat().st_size for path in (tmp_path / "run" / "checkpoint").iterdir()})
+
+    result = fedtaco.run("scaffold", out=tmp_path / "run", on_round=on_round, **settings)
+    cohorts = [{one.client for one in result.history.clients if one.round == number} for number in range(1, 9)]
+    checkpoint = RunFolder(tmp_path / "run").checkpoint
+    for number, files in enumerate(seen, start=1):
+        last = {
+            client: max(n for n in range(1, number + 1) if client in cohorts[n - 1])
+            for client in set().union(*cohorts[:number])
+        }
+        names = {f"clients-{n}.safetensors" for n in last.values()}
+        assert set(files) == {"manifest.json", f"shared-{number}.safetensors", *names}
+    assert set(checkpoint.load()[2]) == set().union(*cohorts)
+    two = seen[0]["clients-1.safetensors"]
+    assert all(size <= two for files in seen for name, size in files.items() if name.startswith("clients"))
+
+
+def test_checkpoints_are_rare_when_they_are_dear(tmp_path, monkeypatch):
+    """A checkpoint that takes as long as ten rounds is not written every round."""
+    saved = []
+    save = RunFolder.save_checkpoint
+
+    def slow(self, round_number, shared, changed):
+        saved.append(round_number)
+        time.sleep(0.2)
+        save(self, round_number, shared, changed)
+
+    monkeypatch.setattr(RunFolder, "save_checkpoint", slow)
+    fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", **SETTINGS)
+    assert saved == [1, 8]
+
+
+def test_a_checkpoint_of_another_version_is_refused_with_the_difference(tmp_path, monkeypatch):
+    fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", **SETTINGS)
+    monkeypatch.setattr("fedtaco.experiment.config.__version__", "9.0")
+    with pytest.raises(InvalidInput, match=r"fedtaco is '0\.1\.0' there and '9\.0' here"):
+        fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", resume=True, **SETTINGS)
+
+
+def test_a_damaged_checkpoint_is_told(tmp_path):
+    fedtaco.run("scaffold", out=tmp_path / "run", engine="serial", **SETTINGS)
+    folder = tmp_path / "run"
+    (folder / "summary.json").unlink()
+    shared = next((folder / "checkpoint").glob("shared-*"))
+    shared.write_bytes(shared.read_bytes()[:100])
+    with pytest.raises(InvalidInput, match=r"checkpoint is damaged .* start the run again"):
+        fedtaco.run("scaffold", out=folder, engine="serial", resume=True, **SETTINGS)
+
+
+FULL_DISK = """
+import resource, sys, json, fedtaco
+resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+method, engine, out, settings = sys.argv[1:]
+try:
+    fedtaco.run(method, out=out, engine=engine, overwrite=True, **json.loads(settings))
+except fedtaco.InvalidInput as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_gives_a_sentence_and_loses_no_finished_round(tmp_path):
+    """No file may grow beyond 6000 bytes: the records hit that limit after a few rounds."""
+    out = tmp_path / "run"
+    settings = {"model": "mlp:2", "clients": 3, "partition": "iid", "rounds": 40}
+    line = command("fedavg", "serial", out, **settings)
+    done = subprocess.run([line[0], "-c", FULL_DISK, *line[3:]], capture_output=True, text=True, check=True)
+    assert "Cannot write to" in done.stdout
+    assert "make room" in done.stdout
+    kept = RunFolder(out).history()
+    assert 2 < len(kept) < 40
+    subprocess.run(line, check=True)
+    whole = fedtaco.run("fedavg", engine="serial", **{**SETTINGS, **settings})
+    assert_same_end(out, whole)
+    assert untimed(kept.table()) == untimed(whole.history.table())[: len(kept)]
