@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-browser check test-wheel bench bench-peers format clean
 
 demo: $(READY)  ## compare the paper's seven methods on digits, and a report
-	$(BIN)/fedtaco compare --dataset digits --local-steps 30 --rounds 20 --local-lr 0.1 --out runs/demo --overwrite
+	$(BIN)/fedtaco compare --dataset digits --out runs/demo --overwrite
 	$(BIN)/fedtaco report runs/demo
 
 test: $(READY)  ## all tests

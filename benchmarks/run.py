@@ -76,7 +76,7 @@ def _ours(case: Case) -> dict[str, tuple[str, str]]:
 
 def methods(turns: int) -> dict[str, Any]:
     """One client's step on the cnn, in parts of FedAvg's."""
-    shape, count = (1, 28, 28), 10
+    shape, count = (1, 28, 28), 25
     model = FlatModel(build_model("cnn", shape, 10, seed=0))
     samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
     setting = Setting(2, 10, count, 0.01)

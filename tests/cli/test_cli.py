@@ -42,7 +42,7 @@ def test_run_writes_a_folder_and_a_table(fedtaco, tmp_path):
     done = fedtaco("run", "--method", "taco", *QUICK)
     assert done.returncode == 0, done.stderr
     assert "final accuracy" in done.stdout
-    assert "mean α A" in done.stdout
+    assert "α A B C" in done.stdout
     assert (tmp_path / "runs" / "digits-taco-seed0" / "summary.json").exists()
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
+import multiprocessing
 import random
-import signal
-import subprocess
-import sys
+import resource
 import time
 
 import pytest
@@ -19,16 +16,23 @@ from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 
 SETTINGS = {"dataset": "digits", "clients": 6, "rounds": 8, "local_steps": 4, "batch_size": 16}
-RUN = """
-import sys, json, fedtaco
-method, engine, out, settings = sys.argv[1:]
-workers = None if engine == "serial" else 2
-fedtaco.run(method, out=out, engine=engine, workers=workers, resume=True, **json.loads(settings))
-"""
 
 
-def command(method, engine, out, **settings):
-    return [sys.executable, "-c", RUN, method, engine, str(out), json.dumps({**SETTINGS, **settings})]
+def in_a_process(method, engine, out, limit=None, **settings):
+    """Begin, or go on with, a run in a process of its own."""
+
+    def work():
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        workers = None if engine == "serial" else 2
+        try:
+            fedtaco.run(method, out=out, engine=engine, workers=workers, resume=True, **{**SETTINGS, **settings})
+        except InvalidInput as error:
+            (out / "sentence.txt").write_text(str(error))
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    return process
 
 
 def untimed(rows):
@@ -49,22 +53,28 @@ def assert_same_end(out, whole):
 @pytest.mark.parametrize("engine", ["serial", "pool", "batched"])
 def test_killed_again_and_again_at_random_instants(engine, tmp_path):
     dice, out = random.Random(engine), tmp_path / "run"
-    settings = {"rounds": 60, "local_steps": 20, "participation": 0.5}
+    settings = {"rounds": 40, "local_steps": 10, "participation": 0.5}
     workers = None if engine == "serial" else 2
     whole = fedtaco.run("scaffold-taco", engine=engine, workers=workers, **{**SETTINGS, **settings})
     kills = 0
-    for _ in range(6):
-        process = subprocess.Popen(command("scaffold-taco", engine, out, **settings), start_new_session=True)
+    for _ in range(8):
+        before = progress(out)
+        process = in_a_process("scaffold-taco", engine, out, **settings)
         deadline = time.monotonic() + 30
-        while not (out / "rounds.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
+        while progress(out) == before and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.002)
-        time.sleep(dice.uniform(0, 0.25))
-        kills += process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert kills >= 2
-    subprocess.run(command("scaffold-taco", engine, out, **settings), check=True)
+        time.sleep(dice.uniform(0, 0.1))
+        kills += process.is_alive()
+        process.kill()
+        process.join()
+    assert kills >= 3
+    in_a_process("scaffold-taco", engine, out, **settings).join()
     assert_same_end(out, whole)
+
+
+def progress(out):
+    path = out / "rounds.jsonl"
+    return path.stat().st_size if path.exists() else 0
 
 
 class Stopped(Exception):
@@ -146,28 +156,16 @@ def test_a_damaged_checkpoint_is_told(tmp_path):
         fedtaco.run("scaffold", out=folder, engine="serial", resume=True, **SETTINGS)
 
 
-FULL_DISK = """
-import resource, sys, json, fedtaco
-resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
-method, engine, out, settings = sys.argv[1:]
-try:
-    fedtaco.run(method, out=out, engine=engine, overwrite=True, **json.loads(settings))
-except fedtaco.InvalidInput as error:
-    print(error)
-"""
-
-
 def test_a_full_disk_gives_a_sentence_and_loses_no_finished_round(tmp_path):
     """No file may grow beyond 6000 bytes: the records hit that limit after a few rounds."""
     out = tmp_path / "run"
     settings = {"model": "mlp:2", "clients": 3, "partition": "iid", "rounds": 40}
-    line = command("fedavg", "serial", out, **settings)
-    done = subprocess.run([line[0], "-c", FULL_DISK, *line[3:]], capture_output=True, text=True, check=True)
-    assert "Cannot write to" in done.stdout
-    assert "make room" in done.stdout
+    in_a_process("fedavg", "serial", out, limit=6000, **settings).join()
+    sentence = (out / "sentence.txt").read_text()
+    assert sentence.startswith(f"Cannot write to {out}: File too large. What was finished is kept: make room")
     kept = RunFolder(out).history()
     assert 2 < len(kept) < 40
-    subprocess.run(line, check=True)
     whole = fedtaco.run("fedavg", engine="serial", **{**SETTINGS, **settings})
-    assert_same_end(out, whole)
     assert untimed(kept.table()) == untimed(whole.history.table())[: len(kept)]
+    in_a_process("fedavg", "serial", out, **settings).join()
+    assert_same_end(out, whole)

@@ -117,18 +117,17 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     groups = sorted({group for row in rows for group in row.alpha})
     target = summaries[0]["target"]
     table = Table(caption=_caption(rows, summaries), caption_justify="left")
-    table.add_column("method")
-    table.add_column("final accuracy", justify="right")
+    table.add_column("method", no_wrap=True)
+    table.add_column("final accuracy", justify="right", no_wrap=True)
     differences = paired_differences(summaries)
     if differences:
-        table.add_column(f"less {rows[0].method}'s", justify="right")
+        table.add_column(f"less {rows[0].method}'s", justify="right", no_wrap=True)
     table.add_column("worst tenth", justify="right")
     table.add_column(f"rounds to {target:.0%}", justify="right")
     timed = any(row.client_seconds is not None for row in rows)
     if timed:
         table.add_column("client seconds", justify="right")
-    for group in groups:
-        table.add_column(f"mean α {group}", justify="right")
+    table.add_column("α" if groups == ["all"] else f"α {' '.join(groups)}", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.method,
@@ -137,7 +136,7 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
             "–" if row.worst_tenth_accuracy is None else f"{100 * row.worst_tenth_accuracy:.1f} %",
             row.rounds_to_target,
             *(["–" if row.client_seconds is None else f"{row.client_seconds:.2f}"] if timed else []),
-            *(f"{row.alpha[group]:.2f}" if group in row.alpha else "–" for group in groups),
+            " ".join(f"{row.alpha[group]:.2f}".lstrip("0") if group in row.alpha else "–" for group in groups),
         )
     Console().print(table)
 
