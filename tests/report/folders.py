@@ -1,0 +1,83 @@
+"""Run folders made by hand, so that every figure in them is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtaco.records import ClientRecord, History, RoundRecord, RunFolder, Split
+from fedtaco.report import summarize
+
+
+def write_run(
+    path: Path,
+    method: str = "taco",
+    *,
+    seed: int = 0,
+    accuracies: tuple[float, ...] = (0.5, 0.7, 0.9),
+    groups: tuple[str, ...] = ("B", "A", "A"),
+    finished: bool = True,
+    stopped: str | None = None,
+    timed: bool = True,
+    validation: bool = False,
+    expelled: dict[int, int] | None = None,
+    dropped: dict[int, dict[int, str]] | None = None,
+    **settings: Any,
+) -> RunFolder:
+    """A run of some clients over some rounds; ``expelled`` and ``dropped`` say who and when."""
+    clients, folder = len(groups), RunFolder(path)
+    config = {
+        "fedtaco": "0.1.0",
+        "method": method,
+        "dataset": "digits",
+        "model": "mlp",
+        "partition": "groups",
+        "clients": clients,
+        "rounds": 3,
+        "seed": seed,
+        "target": 0.9,
+        "engine": "auto",
+        "parameters": {},
+        "ran_by": {"engine": "serial", "reason": "the work is small"},
+        **settings,
+    }
+    counts = np.arange(clients * 10).reshape(clients, 10) + 1
+    split = Split([np.arange(3) + 3 * client for client in range(clients)], counts, list(groups))
+    folder.begin(config, split)
+    history, out = History(), expelled or {}
+    for number, accuracy in enumerate(accuracies, 1):
+        record = RoundRecord(
+            number,
+            accuracy,
+            1.0,
+            2.0 if timed else None,
+            3.0,
+            validation_accuracy=accuracy / 2 if validation else None,
+            class_accuracy=[accuracy] * 10,
+            cohort=clients,
+            dropped=(dropped or {}).get(number, {}),
+        )
+        own = [
+            ClientRecord(
+                number,
+                client,
+                alpha=client / 10 + number / 100,
+                cosine=0.5,
+                norm=float(number),
+                weight=1 / clients,
+                seconds=None,
+                strikes=number,
+                expelled=out.get(client) == number,
+            )
+            for client in range(clients)
+            if out.get(client, number) >= number
+        ]
+        history.rounds.append(record)
+        history.clients.extend(own)
+        folder.append(record, own)
+    if finished:
+        ending = {"method": method.rpartition(":")[2], "seed": seed, "partition_notes": [], "stopped": stopped}
+        folder.end({**ending, **summarize(history, config["target"], split)})
+    return folder

@@ -1,0 +1,250 @@
+"""The report in a real browser: headless Chromium, driven as a reader would use the page."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+from folders import write_run
+
+from fedtaco.report.gather import POINTS, SIDE, gather
+from fedtaco.report.page import _plotly, render, write_report
+from fedtaco.report.runs import find_runs
+
+pytestmark = pytest.mark.browser
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1280,900",
+)
+CHARTS = ("rounds", "seconds", "heat", "labels")
+SHOWN = """return document.getElementById(arguments[0]).data
+    .filter(trace => trace.meta !== undefined && trace.visible).map(trace => trace.name)"""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not chromedriver:
+        pytest.fail("These tests need a browser: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(chromedriver))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A small report: three methods, one of them over two seeds, with a freeloader that is expelled."""
+    folder = tmp_path_factory.mktemp("runs")
+    for method, seed in (("fedavg", 0), ("taco", 0), ("taco", 1), ("stem", 0)):
+        caught = {"expelled": {1: 2}, "freeloaders": [1]} if (method, seed) == ("taco", 1) else {}
+        accuracies = tuple(0.3 + 0.1 * number + 0.05 * seed for number in range(6))
+        common = {"seed": seed, "accuracies": accuracies, "rounds": 6, "validation": True}
+        write_run(folder / f"{method}-{seed}", method, **common, **caught)
+    out = folder / "report.html"
+    write_report(find_runs(folder), out)
+    return out.as_uri()
+
+
+@pytest.fixture
+def browser(driver):
+    yield driver
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def opened(browser, address):
+    """Open a page, wait until its charts are drawn, and return after how many milliseconds they were."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    browser.get(address)
+    WebDriverWait(browser, 20).until(lambda it: it.execute_script("return document.documentElement.dataset.drawn"))
+    return int(browser.execute_script("return document.documentElement.dataset.drawn"))
+
+
+def complaints(browser):
+    return [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def element(browser, selector):
+    from selenium.webdriver.common.by import By
+
+    return browser.find_element(By.CSS_SELECTOR, selector)
+
+
+def choose(browser, selector, text):
+    from selenium.webdriver.support.select import Select
+
+    Select(element(browser, selector)).select_by_visible_text(text)
+
+
+def wide(browser, width):
+    metrics = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def test_all_charts_are_drawn_and_nothing_is_complained_about(browser, page):
+    opened(browser, page)
+    for chart in ("rounds", "seconds"):
+        drawn = "return document.querySelectorAll(arguments[0]).length"
+        assert browser.execute_script(drawn, f"#{chart} .scatterlayer path.js-line") == 6
+        assert browser.execute_script(drawn, f"#{chart} .scatterlayer path.js-fill") == 3
+    for chart in ("heat", "labels"):
+        assert browser.execute_script(f"return document.querySelector('#{chart} .hm image').href.baseVal.length") > 100
+        assert "NaN" not in element(browser, f"#{chart}").get_attribute("innerHTML")
+    fetched = browser.execute_script("return performance.getEntriesByType('resource').map(it => it.name)")
+    assert [name for name in fetched if name.startswith("http")] == []
+    assert complaints(browser) == []
+
+
+def test_a_method_is_hidden_and_shown_in_both_charts(browser, page):
+    opened(browser, page)
+    button = element(browser, "button.method[data-method='2']")
+    assert (button.text, button.get_attribute("aria-pressed")) == ("taco", "true")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    for chart in ("rounds", "seconds"):
+        assert browser.execute_script(SHOWN, chart) == ["fedavg", "stem"]
+        lines = f"return document.querySelectorAll('#{chart} .scatterlayer path.js-line').length"
+        assert browser.execute_script(lines) == 4
+    assert "off" in element(browser, "tr[data-method='2']").get_attribute("class")
+    button.click()
+    assert browser.execute_script(SHOWN, "seconds") == ["fedavg", "stem", "taco"]
+    element(browser, "#none").click()
+    assert browser.execute_script(SHOWN, "rounds") == []
+    element(browser, "#all").click()
+    assert browser.execute_script(SHOWN, "rounds") == ["fedavg", "stem", "taco"]
+    assert complaints(browser) == []
+
+
+def test_everything_can_be_done_with_the_keyboard(browser, page):
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, page)
+    reached = []
+    for _ in range(40):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        active = browser.switch_to.active_element
+        if active.tag_name == "body":
+            break
+        reached.append(active.get_attribute("id") or active.text)
+        if active.text == "stem":
+            active.send_keys(Keys.ENTER)
+            outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+            assert outline == "solid"
+    assert reached[:7] == ["Skip to the results", "theme", "fedavg", "stem", "taco", "all", "none"]
+    assert {"measure", "quantity", "method", "run", "partition", "result-table"} <= set(reached)
+    assert browser.execute_script(SHOWN, "rounds") == ["fedavg", "taco"]
+
+
+def test_light_and_dark_follow_the_system_and_the_button(browser, page):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    ink = "return document.getElementById('rounds').layout.font.color"
+    opened(browser, page)
+    light = browser.execute_script(ground), browser.execute_script(ink)
+    element(browser, "#theme").click()
+    dark = browser.execute_script(ground), browser.execute_script(ink)
+    assert light[0] == "rgb(255, 255, 255)"
+    assert dark != light
+    assert element(browser, "#theme").get_attribute("aria-pressed") == "true"
+    feature = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    opened(browser, page)
+    assert (browser.execute_script(ground), browser.execute_script(ink)) == dark
+    element(browser, "#theme").click()
+    assert (browser.execute_script(ground), browser.execute_script(ink)) == light
+    assert complaints(browser) == []
+
+
+def test_a_run_and_a_quantity_can_be_chosen(browser, page):
+    opened(browser, page)
+    heat = "return document.getElementById('heat').data[0].z"
+    assert browser.execute_script(heat)[0][0] == 0.11
+    choose(browser, "#quantity", "norm of the upload")
+    assert browser.execute_script(heat)[0] == [1, 2, 3, 4, 5, 6]
+    choose(browser, "#method", "taco")
+    choose(browser, "#run", "seed 1")
+    assert browser.execute_script(heat)[0] == [1, 2, None, None, None, None]
+    assert "✕: expelled." in element(browser, "#heat-note").text
+    names = browser.execute_script("return document.getElementById('heat').layout.yaxis.ticktext")
+    assert names == ["A 1 ⚑ ✕", "A 2", "B 0"]
+    choose(browser, "#measure", "held-out training samples")
+    first = "return document.getElementById('rounds').data[1].y[0]"
+    assert browser.execute_script(first) == pytest.approx(0.15)
+    assert complaints(browser) == []
+
+
+def test_a_phone_shows_the_page_without_scrolling_sideways(browser, page):
+    wide(browser, 390)
+    opened(browser, page)
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+    for chart in CHARTS:
+        assert browser.execute_script(f"return document.querySelector('#{chart} .main-svg').clientWidth") <= 390
+    assert complaints(browser) == []
+
+
+def test_names_are_shown_as_they_are(browser, tmp_path):
+    evil = "<b>bold</b></script><script>document.title='caught'</script>%{x}"
+    write_run(tmp_path / "a", evil, groups=(evil, "A", "A"))
+    write_report(find_runs(tmp_path), tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    assert browser.title == "fedtaco: digits: 1 method"
+    assert element(browser, "button.method").text == evil
+    ticks = browser.execute_script("return [...document.querySelectorAll('#heat .ytick')].map(it => it.textContent)")
+    assert f"{evil} 0" in ticks
+    assert complaints(browser) == []
+
+
+def test_a_report_on_a_run_that_has_only_begun_opens(browser, tmp_path):
+    write_run(tmp_path / "a", accuracies=(), finished=False)
+    write_report(find_runs(tmp_path), tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    assert complaints(browser) == []
+
+
+def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
+    """Seven methods, three seeds, 10,000 clients: 210,000 lines are read, and drawn as 500 rounds would be.
+
+    It is opened three times, since other work on the machine may slow one of them down.
+    """
+    groups = tuple("AABCC"[client % 5] for client in range(10_000))
+    for seed in range(3):
+        for number in range(7):
+            write_run(tmp_path / f"{number}-{seed}", f"method{number}", seed=seed, groups=groups, accuracies=(0.5,))
+    data = gather(find_runs(tmp_path))
+    assert len(data["partitions"][0]["rows"]) <= SIDE
+    source = random.Random(0)
+
+    def draw():
+        return round(source.random(), 4)
+
+    for run in data["runs"]:
+        columns = [f"{first}–{first + 4}" for first in range(1, 5 * SIDE, 5)]
+        grids = {name: [[draw() for _ in columns] for _ in grid] for name, grid in run["grids"].items()}
+        run.update(columns=columns, width=5, rounds=5 * SIDE, grids=grids)
+    for method in data["methods"]:
+        points = list(range(1, POINTS + 1))
+        curve = {"rounds": points, "seconds": points, "mean": [draw() for _ in points], "seeds": [3] * POINTS}
+        method["curves"]["accuracy"] = {**curve, "low": curve["mean"], "high": curve["mean"]}
+    out = tmp_path / "report.html"
+    out.write_text(render(data, *_plotly()), encoding="utf-8")
+    openings = [opened(browser, out.as_uri()) for _ in range(3)]
+    print(f"{out.stat().st_size / 1e6:.1f} MB, drawn after {openings} ms")
+    assert min(openings) < 3000
+    assert complaints(browser) == []
