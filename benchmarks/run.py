@@ -76,7 +76,7 @@ def _ours(case: Case) -> dict[str, tuple[str, str]]:
 
 def methods(turns: int) -> dict[str, Any]:
     """One client's step on the cnn, in parts of FedAvg's."""
-    shape, count = (1, 28, 28), 25
+    shape, count = (1, 28, 28), 20
     model = FlatModel(build_model("cnn", shape, 10, seed=0))
     samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
     setting = Setting(2, 10, count, 0.01)
@@ -207,7 +207,7 @@ def tell(text: str) -> None:
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "engines": lambda asked: engines(asked.turns, asked.peer),
-    "methods": lambda asked: methods(3 * asked.turns),
+    "methods": lambda asked: methods(12 * asked.turns),
     "server": lambda asked: server(4 * asked.turns),
     "small_runs": lambda asked: small_runs(4 * asked.turns),
     "memory": lambda _: memory(),
