@@ -79,7 +79,8 @@ class Federation:
 
     def rounds(self, state: State) -> Iterator[RoundOutcome]:
         """Play the rounds that are left after ``state``."""
-        self.worker.warm_up()
+        with _quiet_torch():
+            self.worker.warm_up()
         try:
             for _ in range(state.round, self.plan.setting.rounds):
                 with _quiet_torch():
@@ -165,7 +166,8 @@ class Federation:
         weights, output = state.server.weights, self.method.output(state.server)
         scores = self._evaluate(self.test, weights, state.buffers)
         held_out = self._evaluate(self.validation, weights, state.buffers)
-        if not torch.isfinite(weights).all() or not math.isfinite(scores.loss or 0):
+        losses = [evaluation.loss or 0.0 for evaluation in (scores, held_out)]
+        if not torch.isfinite(weights).all() or not all(map(math.isfinite, losses)):
             raise self._diverged(state.round, "the global model's loss is not finite")
         timed = [seconds for seconds in answers.results.seconds if seconds is not None]
         return RoundRecord(

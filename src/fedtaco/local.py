@@ -198,7 +198,7 @@ class _StackOfClients(_Work):
         return [
             Reply(
                 {name: rows[place] for name, rows in upload.items()},
-                {name: rows[place] for name, rows in memory.items()},
+                {name: rows[place].clone() for name, rows in memory.items()},
                 self.assignment.buffers,
                 seconds=None,
             )

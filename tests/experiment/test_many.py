@@ -147,6 +147,33 @@ def test_a_budget_is_the_same_for_every_method():
     assert [trial.point for trial in trials] == [trial.point for trial in again]
 
 
+def test_equal_values_and_equal_methods_are_not_run_twice():
+    assert len(plan_sweep(["taco"], {"local_lr": [0.1, 0.10]}, [0], **SWEEP)) == 1
+    with pytest.raises(InvalidInput, match="methods names taco more than once"):
+        plan_sweep(["taco", "taco"], {"local_lr": [0.1]}, [0], **SWEEP)
+
+
+def test_two_runs_never_share_a_folder(tmp_path):
+    with pytest.raises(InvalidInput, match="the same folder"):
+        run_all(planned(tmp_path, 1) * 2, Manner(), Diary())
+
+
+def test_runs_side_by_side_after_torch_has_used_threads(tmp_path):
+    """A forked process must not wait for its parent's threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        (torch.randn(1500, 1500) @ torch.randn(1500, 1500)).exp()
+        run_all(planned(tmp_path, 2), Manner(), Diary())
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_nothing_to_hold_out_is_told():
+    with pytest.raises(InvalidInput, match="No client has two samples"):
+        fedtaco.run("fedavg", **{**QUICK, "clients": 1437, "partition": "iid", "validation": 0.1})
+
+
 def test_a_sweep_chooses_by_what_was_held_out(tmp_path):
     trials = plan_sweep(["fedavg"], {"local_lr": [0.0001, 0.3]}, [0, 1], **{**SWEEP, "rounds": 6})
     (best,) = run_sweep(trials, tmp_path / "sweep", Manner(), Diary())
@@ -162,9 +189,11 @@ def test_a_sweep_chooses_by_what_was_held_out(tmp_path):
     [
         ({"local_lr": [0.1]}, {"validation": 0.0}, "held-out training data; give validation"),
         ({}, {}, "The grid is empty"),
-        ({"locallr": [0.1]}, {}, "no setting 'locallr'"),
+        ({"locallr": [0.1]}, {}, "no setting to tune 'locallr'; did you mean 'local_lr'"),
         ({"stem.alpha": [0.1]}, {}, "stem.alpha changes nothing here"),
         ({"local_lr": [0.1]}, {"budget": 0}, "budget is 0"),
+        ({"seed": [1, 2]}, {}, "no setting to tune 'seed'"),
+        ({"method": ["taco"]}, {}, "no setting to tune 'method'"),
     ],
 )
 def test_a_wrong_sweep_is_told(grid, options, words):

@@ -75,7 +75,7 @@ def test_a_finished_run_is_read_back(tmp_path):
 
 def test_a_run_that_stopped_is_read_back_too(tmp_path):
     with pytest.raises(fedtaco.RunStopped):
-        fedtaco.run("taco", out=tmp_path / "run", **QUICK | {"local_lr": 1e9, "rounds": 9})
+        fedtaco.run("taco", out=tmp_path / "run", **QUICK | {"local_lr": 1e20, "rounds": 9})
     assert len(fedtaco.load(tmp_path / "run").history) < 9
 
 
@@ -140,6 +140,33 @@ def test_a_folder_with_another_run_is_left_alone(tmp_path):
     assert (out / "rounds.jsonl").read_bytes() == before
     fedtaco.run("taco", out=out, overwrite=True, **QUICK)
     assert RunFolder(out).config()["method"] == "taco"
+
+
+def test_a_foreign_configuration_does_not_make_a_run_folder(tmp_path):
+    (tmp_path / "config.toml").write_text("baseURL = 'https://example.org'")
+    for overwrite in (False, True):
+        with pytest.raises(InvalidInput, match="is not a run folder; choose another"):
+            fedtaco.run("fedavg", out=tmp_path, overwrite=overwrite, **QUICK)
+    assert (tmp_path / "config.toml").exists()
+
+
+def test_only_what_a_run_writes_is_replaced(tmp_path):
+    fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
+    (tmp_path / "run" / "notes.txt").write_text("look at round 2")
+    fedtaco.run("taco", out=tmp_path / "run", overwrite=True, **QUICK)
+    assert (tmp_path / "run" / "notes.txt").exists()
+    assert RunFolder(tmp_path / "run").config()["method"] == "taco"
+
+
+def test_a_start_that_failed_is_no_obstacle(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("numpy.savez_compressed", full)
+        with pytest.raises(InvalidInput, match=r"No space left on device\. What was finished is kept"):
+            fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
+    fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
 
 
 def test_a_folder_with_other_things_is_never_replaced(tmp_path):

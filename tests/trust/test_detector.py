@@ -6,7 +6,7 @@ import torch
 import fedtaco
 from fedtaco import InvalidInput, RunStopped
 from fedtaco.methods import Server, Setting, Taco, Uploads
-from fedtaco.trust import PaperDetector
+from fedtaco.trust import PaperDetector, finite_rows
 from fedtaco.trust.detector import clean_record
 
 ALIKE = torch.ones(5, 3)
@@ -97,3 +97,16 @@ def test_an_expelled_client_is_asked_no_more():
         )
     assert [record.round for record in stop.value.history] == [1, 2]
     assert all(record.expelled for record in stop.value.history.clients if record.round == 2)
+
+
+def test_an_upload_too_long_to_have_a_norm_is_left_out():
+    long = torch.ones(3, 4)
+    long[1] = 1e30
+    assert finite_rows({"update": long}).tolist() == [True, False, True]
+
+
+def test_the_output_is_the_model_itself_once_all_are_expelled():
+    taco = Taco()
+    weights = torch.ones(2)
+    memory = {"alpha": torch.full((3,), torch.nan), "previous": torch.zeros(2)}
+    assert torch.equal(taco.output(Server(weights, memory)), weights)

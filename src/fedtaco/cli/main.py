@@ -57,7 +57,7 @@ def main() -> None:
             errors.print("Stopped. Finished rounds are kept: the same command with --resume goes on after them.")
         sys.exit(code)
     except click.ClickException as problem:
-        errors.print("[red]Error:[/red]", problem.format_message(), markup=True)
+        errors.print("[red]Error:[/red]", escape(problem.format_message()))
         sys.exit(problem.exit_code)
     except (InvalidInput, RunStopped) as problem:
         errors.print("[red]Error:[/red]", escape(str(problem)))

@@ -161,8 +161,9 @@ def parse_grid(pairs: list[str]) -> dict[str, list[float | str]]:
 
 
 def _value(text: str) -> float | str:
+    """A number, or else a word."""
     try:
-        number: float | str = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError:
         return text.strip()
-    return number
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else text.strip()

@@ -26,19 +26,28 @@ def method_class(name: str) -> type[Method]:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, TypeError, ValueError) as error:
+        module = importlib.import_module(module_name)
+    except Exception as error:
         raise InvalidInput(
             f"Cannot import '{module_name}' for the method '{name}': {error}. Write it as package.module:Class."
         ) from error
-    except AttributeError:
-        raise InvalidInput(f"The module '{module_name}' has no class '{class_name}'.") from None
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise InvalidInput(f"The module '{module_name}' has no class '{class_name}'.")
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InvalidInput(f"'{name}' is not a method: derive it from fedtaco.Method.")
     check_method_class(found)
     if METHODS.get(found.name, found) is not found:
         raise InvalidInput(f"The name '{found.name}' of the method '{name}' belongs to fedtaco's own; choose another.")
     return found
+
+
+def refuse_repeats(methods: Sequence[str]) -> None:
+    """Each method stands once in a comparison."""
+    names = [method_class(method).name for method in methods]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidInput(f"methods names {', '.join(repeated)} more than once.")
 
 
 def method_spec(method: Method) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput
-from fedtaco.experiment.build import check_overrides, method_class, relevant
+from fedtaco.experiment.build import check_overrides, method_class, refuse_repeats, relevant
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.many import folder_taken, run_all
 from fedtaco.experiment.runs import Manner
@@ -18,10 +18,7 @@ def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: An
     """One experiment per method and seed; each takes those of the parameters that are its own."""
     if not methods:
         raise InvalidInput("methods is empty; name at least one, as fedavg,taco.")
-    names = [method_class(method).name for method in methods]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InvalidInput(f"methods names {', '.join(repeated)} more than once.")
+    refuse_repeats(methods)
     overrides, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
     check_overrides(overrides, methods, detector)
     return [

@@ -15,7 +15,7 @@ from fedtaco.federation import Weighting
 from fedtaco.models import check_model
 
 Count = Annotated[int, Field(ge=1)]
-Rate = Annotated[FiniteFloat, Field(ge=0)]
+Rate = Annotated[FiniteFloat, Field(ge=0, le=1e30)]
 Fraction = Annotated[FiniteFloat, Field(gt=0, le=1)]
 Settings = TypeVar("Settings", bound=BaseModel)
 

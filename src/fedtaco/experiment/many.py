@@ -13,6 +13,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedtaco.engines import Choice, cores
 from fedtaco.engines.crew import die_with, portable
 from fedtaco.errors import InvalidInput, RunStopped
@@ -31,6 +33,8 @@ def run_all(runs: Sequence[tuple[Experiment, Path]], manner: Manner, watcher: Wa
     A run that diverges says so in its summary and does not stop the others; a finished one is not
     run again when resumed.
     """
+    if len({path for _, path in runs}) < len(runs):
+        raise InvalidInput("Two of the runs would go to the same folder; each needs one of its own.")
     folders = [(experiment, RunFolder(path)) for experiment, path in runs]
     for experiment, folder in folders:
         folder.claim(experiment.stored(), resume=manner.resume, overwrite=manner.overwrite)
@@ -125,14 +129,16 @@ class _Telling(Watcher):
 def _run_and_tell(link: Connection, experiment: Experiment, folder: RunFolder, manner: Manner, parent: int) -> None:
     """A run's process: Ctrl-C is for the parent, whose word to stop lets the last finished round be saved."""
     die_with(parent)
+    torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        run_experiment(experiment, folder, manner, _Telling(link))
-    except (RunStopped, KeyboardInterrupt):
-        pass
-    except Exception as error:
-        link.send(portable(error))
+    with suppress(KeyboardInterrupt):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            run_experiment(experiment, folder, manner, _Telling(link))
+        except RunStopped:
+            pass
+        except Exception as error:
+            link.send(portable(error))
 
 
 def folder_taken(out: Path) -> None:

@@ -48,7 +48,9 @@ class Scale:
             "small": (max(5, full.rounds // 5), max(10, full.local_steps // 5)),
             "smoke": (2, 3),
         }[self.name]
-        return {"rounds": self.rounds or rounds, "local_steps": self.local_steps or steps}
+        asked = {"rounds": self.rounds, "local_steps": self.local_steps}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return {"rounds": rounds, "local_steps": steps, **given}
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def run_experiment(config: Experiment, folder: RunFolder | None, manner: Manner,
     begun = folder is not None and folder.exists() and manner.resume
     if folder is not None:
         folder.claim(config.stored(), resume=manner.resume, overwrite=manner.overwrite)
-    bench = Bench.of(config, manner, folder.config()["ran_by"] if folder is not None and begun else None)
+    bench = Bench.of(config, manner, folder.config().get("ran_by") if folder is not None and begun else None)
     history, state = History(), bench.federation.begin()
     if folder is not None and begun:
         state = last_state(folder, state)
@@ -152,6 +152,8 @@ class Bench:
         data = load_dataset(config.dataset, manner.data_dir)
         partition = partition_of(data, config.partition, config.clients, config.seed)
         parts, held_out = hold_out(partition.indices, config.validation, config.seed)
+        if config.validation and not len(held_out):
+            raise InvalidInput("No client has two samples, so that none can be held out; leave validation away.")
         federation, engine = assemble(
             config,
             build_method(config.method, config.parameters),

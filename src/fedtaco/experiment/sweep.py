@@ -10,13 +10,15 @@ from statistics import fmean
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.experiment.build import check_overrides, method_class, relevant
+from fedtaco.experiment.build import check_overrides, method_class, refuse_repeats, relevant
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.many import folder_taken, run_all
 from fedtaco.experiment.runs import Manner
 from fedtaco.experiment.watching import Watcher
 from fedtaco.randomness import generator
 
+NOT_TUNED = {"method", "seed", "parameters", "dataset", "validation", "target", "detector", "engine", "device"}
+"""What makes runs incomparable, or has an option of its own."""
 Grid = Mapping[str, Sequence[float | str]]
 Point = dict[str, float | str]
 
@@ -56,9 +58,12 @@ def plan_sweep(
         raise InvalidInput("The grid is empty; give something to vary, as --grid local_lr=0.01,0.1.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
+    grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
     names = {name for name in grid if "." not in name}
-    for name in names - set(Experiment.model_fields):
-        raise unknown("setting", name, [field for field in Experiment.model_fields if field != "parameters"])
+    allowed = set(Experiment.model_fields) - NOT_TUNED
+    for name in names - allowed:
+        raise unknown("setting to tune", name, allowed)
+    refuse_repeats(methods)
     detector = settings.get("detector") or "off"
     fixed = settings.pop("parameters", {})
     parameters = {name: values[0] for name, values in grid.items() if "." in name}

@@ -7,10 +7,12 @@ minutes evenly over the methods.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
+from fedtaco.errors import RunStopped
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.runs import Bench, Manner
 from fedtaco.federation import RoundOutcome
@@ -41,7 +43,7 @@ def round_seconds(jobs: Sequence[Timed], manner: Manner) -> dict[tuple[str, str]
         contenders = [_Contender.of(job, manner) for job in group]
         for _ in range(TURNS + 1):
             for contender in contenders:
-                taken.setdefault(contender.key, []).append(contender.play())
+                taken.setdefault(contender.key, []).extend(contender.play())
     return {key: seconds[1:] for key, seconds in taken.items()}
 
 
@@ -69,7 +71,11 @@ class _Contender:
         rounds = federation.rounds(federation.begin())
         return cls((job.panel.name, job.variant.name), rounds, whole.local_steps / steps)
 
-    def play(self) -> float:
-        seconds = next(self.rounds).record.slowest_client_seconds
-        assert seconds is not None
-        return seconds * self.factor
+    def play(self) -> list[float]:
+        """The next round's seconds; none once the run has diverged."""
+        with suppress(RunStopped):
+            for outcome in self.rounds:
+                seconds = outcome.record.slowest_client_seconds
+                assert seconds is not None
+                return [seconds * self.factor]
+        return []

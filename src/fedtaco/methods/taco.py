@@ -103,6 +103,9 @@ class Taco(TacoCorrection):
         return super().aggregate(server, uploads).remembering(previous=server.weights)
 
     def output(self, server: Server) -> Tensor:
-        """z = w + (1 - mean α)(w - previous w), what Algorithm 2 returns."""
-        factor = 1 - float(server.memory["alpha"].nanmean())
+        """z = w + (1 - mean α)(w - previous w), what Algorithm 2 returns; w where nobody is left to have an α."""
+        alpha = server.memory["alpha"]
+        if alpha.isnan().all():
+            return server.weights
+        factor = 1 - float(alpha.nanmean())
         return server.weights + factor * (server.weights - server.memory["previous"])

@@ -20,6 +20,8 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(path.name + ".part")
     try:
         yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -66,5 +68,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    try:
+        rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    except ValueError as error:
+        raise InvalidInput(f"{path} is damaged: {error}.") from error
     return [{name: value for name, value in row.items() if name != "schema"} for row in rows]

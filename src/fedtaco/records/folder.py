@@ -45,6 +45,19 @@ class Split:
     groups: list[str] | None = None
 
 
+RECORDS = (
+    "partition.npz",
+    "checkpoint",
+    "rounds.jsonl",
+    "clients.jsonl",
+    "summary.json",
+    "model.safetensors",
+    "output.safetensors",
+    "tensorboard",
+)
+"""What a run writes beside its configuration; nothing else in a folder is ever removed."""
+
+
 class RunFolder:
     """Reads and writes one run folder."""
 
@@ -55,7 +68,11 @@ class RunFolder:
     # What there is
 
     def exists(self) -> bool:
-        return self._config.is_file()
+        """Whether there is a run here: a configuration that begins as fedtaco's do."""
+        try:
+            return self._config.read_text(encoding="utf-8").startswith("schema")
+        except (OSError, UnicodeDecodeError):
+            return False
 
     def config(self) -> dict[str, Any]:
         try:
@@ -68,7 +85,13 @@ class RunFolder:
     def summary(self) -> dict[str, Any] | None:
         """How the run ended; ``None`` while it has not."""
         path = self.path / "summary.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if not path.is_file():
+            return None
+        try:
+            ended: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InvalidInput(f"{path} is damaged: {error}.") from error
+        return ended
 
     def history(self) -> History:
         return History(
@@ -102,8 +125,9 @@ class RunFolder:
     def claim(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
         """Refuse a folder that belongs to something else; nothing is written."""
         if not self.exists():
-            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-                raise InvalidInput(f"{self.path} exists and is not a run folder; choose another folder (out).")
+            with storage(self.path):
+                if self.path.exists() and (not self.path.is_dir() or any(map(_is_strange, self.path.iterdir()))):
+                    raise InvalidInput(f"{self.path} exists and is not a run folder; choose another folder (out).")
             return
         if overwrite:
             return
@@ -120,8 +144,11 @@ class RunFolder:
     def begin(self, config: Mapping[str, Any], split: Split) -> None:
         """Start the folder anew."""
         with storage(self.path):
-            if self.path.exists():
-                shutil.rmtree(self.path)
+            for path in (self._config, *(self.path / name for name in RECORDS)):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
             self.checkpoint.folder.mkdir(parents=True)
             with replacing(self.path / "partition.npz") as temporary, temporary.open("wb") as file:
                 np.savez_compressed(
@@ -175,6 +202,11 @@ class RunFolder:
     @property
     def _clients(self) -> Path:
         return self.path / "clients.jsonl"
+
+
+def _is_strange(path: Path) -> bool:
+    """Whether it is nothing that a start or a replacement cut short may have left behind."""
+    return path.name not in RECORDS and path.suffix != ".part"
 
 
 def _round_fields(row: dict[str, Any]) -> dict[str, Any]:
