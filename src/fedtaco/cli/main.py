@@ -20,11 +20,11 @@ from fedtaco import __version__
 from fedtaco.cli import data, report, reproduce
 from fedtaco.cli.options import (
     EXPERIMENT,
-    TRAINING,
     Format,
     Out,
     Overwrite,
     Resume,
+    Seeds,
     Track,
     as_json,
     parse_grid,
@@ -108,7 +108,7 @@ def compare(
     methods: Annotated[
         str, typer.Option(help="Methods to compare, separated by commas.", rich_help_panel=EXPERIMENT)
     ] = PAPER_METHODS,
-    seeds: Annotated[int, typer.Option(help="How many seeds.", rich_help_panel=TRAINING)] = 1,
+    seeds: Seeds = 1,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -150,7 +150,7 @@ def sweep(
         int | None,
         typer.Option(help="Settings each method may try, drawn from its grid; else all.", rich_help_panel=EXPERIMENT),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.", rich_help_panel=TRAINING)] = 1,
+    seeds: Seeds = 1,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,

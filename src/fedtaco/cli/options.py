@@ -88,6 +88,7 @@ def experiment_settings(
     return settings
 
 
+Seeds = Annotated[int, _option("How many seeds.", TRAINING)]
 Resume = Annotated[bool, _option("Go on with what the folder holds.", OUTPUT, "--resume")]
 Overwrite = Annotated[bool, _option("Replace what the folder holds.", OUTPUT, "--overwrite")]
 Out = Annotated[Path | None, _option("Folder to write to; below runs/ by default.", OUTPUT)]

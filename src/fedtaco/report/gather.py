@@ -6,6 +6,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -69,9 +70,13 @@ def _read(folders: Sequence[RunFolder], tell: Tell) -> list[Run]:
     side = max(SIDE // 5, min(SIDE, math.isqrt(CELLS // len(configs))))
     total, before, runs = sum(config.get("rounds", 0) for config in configs), 0, []
     for folder in distinct:
-        runs.append(read_run(folder, side, lambda done, before=before: tell(before + done, total)))  # type: ignore[misc]
+        runs.append(read_run(folder, side, partial(_tell_of_all, tell, before, total)))
         before += runs[-1].config["rounds"]
     return runs
+
+
+def _tell_of_all(tell: Tell, before: int, total: int, done: int) -> None:
+    tell(before + done, total)
 
 
 def _common(runs: Sequence[Run]) -> Data:
