@@ -15,14 +15,13 @@ from torch import Tensor
 from fedtaco.data import Samples
 from fedtaco.device import HOME
 from fedtaco.engines import Engine, Results, SerialEngine
-from fedtaco.errors import RunStopped
+from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.evaluation import Evaluation, evaluate
 from fedtaco.local import Assignment, Job, Worker
-from fedtaco.methods import Broadcast, Memory, Method, Server, Uploads, weighted_sum
+from fedtaco.methods import Broadcast, Departure, Memory, Method, Server, Uploads, weighted_sum
 from fedtaco.randomness import generator
-from fedtaco.records import ClientRecord, RoundRecord
-from fedtaco.trust import Detector, finite_rows
-from fedtaco.trust.detector import clean_record
+from fedtaco.records import ClientRecord, Decision, RoundRecord
+from fedtaco.trust import Case, Detector, clean_record, finite_rows
 
 Weighting = Literal["uniform", "samples"]
 
@@ -66,6 +65,8 @@ class Federation:
         self.method, self.worker, self.test, self.validation = method, worker, test, validation
         self.model, self.clients, self.plan = worker.model, worker.clients, worker.plan
         self.steps = steps or [self.plan.setting.local_steps] * len(self.clients)
+        if detector is not None and not method.inspectable:
+            raise InvalidInput(f"No detector can judge the uploads of {method.name}; use --detector off.")
         self.weighting, self.detector = weighting, detector
         self.cohort_size = cohort_size(participation, len(self.clients))
         self.start = self.model.vector.to(HOME, copy=True), self.model.buffers.to(HOME, copy=True)
@@ -75,7 +76,12 @@ class Federation:
         """The state before the first round."""
         weights, buffers = self.start
         server = Server(weights, self.method.server_memory(weights, self.plan.setting))
-        return State(0, server, buffers, {}, clean_record(len(self.clients)))
+        trust = (
+            clean_record(len(self.clients))
+            if self.detector is None
+            else self.detector.begin(self.method, weights, self.plan.setting)
+        )
+        return State(0, server, buffers, {}, trust)
 
     def rounds(self, state: State) -> Iterator[RoundOutcome]:
         """Play the rounds that are left after ``state``."""
@@ -96,65 +102,80 @@ class Federation:
         cohort = self._cohort(state, number)
         if method.surveys:
             question = Assignment("survey", number, Broadcast(state.server.weights), state.buffers)
-            answers = self._ask(question, cohort, state.memories)
+            answers = self._ask(question, cohort, state)
             state = replace(state, server=method.absorb(state.server, answers.uploads))
         order = Assignment("train", number, method.broadcast(state.server, cohort), state.buffers)
-        answers = self._ask(order, cohort, state.memories)
+        answers = self._ask(order, cohort, state)
+        memories = {**state.memories, **answers.memories()}
+        trust, decisions, scores = state.trust, list[Decision](), dict[int, Mapping[str, float]]()
+        if self.detector is not None:
+            verdict = self.detector.judge(trust, self._case(order, answers))
+            trust, decisions = verdict.memory, list(verdict.decisions)
+            scores = dict(zip(answers.uploads.clients.tolist(), verdict.scores, strict=True))
+            answers = answers.leaving_out(verdict.left_out, {one.client: one.reason for one in decisions})
         uploads = answers.uploads
         uploads.weights = method.weigh(state.server, uploads)
         after = State(
             round=number,
             server=method.aggregate(state.server, uploads),
             buffers=weighted_sum(uploads.weights, answers.results.buffers[answers.valid]),
-            memories={**state.memories, **answers.memories()},
-            trust=state.trust,
+            memories=memories,
+            trust=trust,
         )
-        if self.detector is not None:
-            after = self._judge(self.detector, after, uploads)
-        record = self._record(after, answers, began)
-        return RoundOutcome(after, record, _client_records(after, answers))
+        after = self._without_expelled(after, state.trust["expelled"])
+        record = self._record(after, answers, decisions, began)
+        return RoundOutcome(after, record, _client_records(after, answers, scores))
 
-    def _judge(self, detector: Detector, state: State, uploads: Uploads) -> State:
+    def _case(self, order: Assignment, answers: _Answers) -> Case:
+        sent = order.broadcast
+        scalars = {name: values[answers.valid] for name, values in sent.scalars.items()}
         partial = self.cohort_size < len(self.clients)
-        trust = detector.judge(state.trust, uploads, partial=partial)
-        newly = torch.nonzero(trust["expelled"] & ~state.trust["expelled"]).flatten()
-        server = self.method.without(state.server, newly) if len(newly) else state.server
-        return replace(state, server=server, trust=trust)
+        return Case(self.method, replace(sent, scalars=scalars), answers.uploads, order.round, partial)
+
+    def _without_expelled(self, state: State, before: Tensor) -> State:
+        newly = torch.nonzero(state.trust["expelled"] & ~before).flatten()
+        if len(newly) == 0:
+            return state
+        fresh = self.method.client_memory(state.server.weights, self.plan.setting)
+        memories = {client: state.memories.get(client, fresh) for client in newly.tolist()}
+        departure = Departure(newly, int((~before).sum()), memories)
+        return replace(state, server=self.method.without(state.server, departure))
 
     def _cohort(self, state: State, number: int) -> Tensor:
         active = torch.nonzero(~state.trust["expelled"]).flatten()
         if len(active) == 0:
             raise RunStopped(
                 f"Round {number} of {self.method.name}: the detector has expelled every client. "
-                "Raise taco.kappa or taco.max_strikes, or use --detector off."
+                "Raise taco.kappa or taco.max_strikes, or use --detector guard or off."
             )
         if self.cohort_size >= len(active):
             return active
         order = generator(self.plan.seed, "cohort", number).permutation(len(active))
         return active[torch.from_numpy(order[: self.cohort_size]).sort().values]
 
-    def _ask(self, assignment: Assignment, cohort: Tensor, memories: Mapping[int, Memory]) -> _Answers:
+    def _ask(self, assignment: Assignment, cohort: Tensor, state: State) -> _Answers:
         """Have the cohort work, and keep the uploads that are finite."""
         fresh = self.method.client_memory(assignment.broadcast.start, self.plan.setting)
         jobs = [
-            Job(row, client, self.steps[client], memories.get(client, fresh))
+            Job(row, client, self.steps[client], state.memories.get(client, fresh))
             for row, client in enumerate(cohort.tolist())
         ]
         results = self.engine.run(self.method, assignment, jobs)
         finite = finite_rows({**results.vectors, "buffers": results.buffers})
         if not finite.any():
             raise self._diverged(assignment.round, "no client sent a finite upload")
-        clients = cohort[finite]
-        counts = [len(self.clients[c]) if self.weighting == "samples" else 1 for c in clients.tolist()]
+        counts = [len(self.clients[c]) if self.weighting == "samples" else 1 for c in cohort.tolist()]
+        members = int((~state.trust["expelled"]).sum())
         shares = torch.tensor(counts, dtype=torch.float64)
         uploads = Uploads(
-            setting=self.plan.setting,
-            clients=clients,
-            vectors={n: t if finite.all() else t[finite] for n, t in results.vectors.items()},
-            steps=torch.tensor([self.steps[c] for c in clients.tolist()]),
+            setting=replace(self.plan.setting, clients=members),
+            clients=cohort,
+            vectors=results.vectors,
+            steps=torch.tensor([self.steps[c] for c in cohort.tolist()]),
             shares=shares / shares.sum(),
         )
-        return _Answers(cohort.tolist(), torch.nonzero(finite).flatten().tolist(), results, uploads)
+        answers = _Answers(cohort.tolist(), list(range(len(cohort))), results, uploads, {})
+        return answers.leaving_out(~finite, dict.fromkeys(cohort.tolist(), "its upload is not finite"))
 
     def _diverged(self, number: int, reason: str) -> RunStopped:
         return RunStopped(
@@ -162,7 +183,7 @@ class Federation:
             f"(it is {self.plan.setting.local_lr:g}) or a weaker correction."
         )
 
-    def _record(self, state: State, answers: _Answers, began: float) -> RoundRecord:
+    def _record(self, state: State, answers: _Answers, decisions: list[Decision], began: float) -> RoundRecord:
         weights, output = state.server.weights, self.method.output(state.server)
         scores = self._evaluate(self.test, weights, state.buffers)
         held_out = self._evaluate(self.validation, weights, state.buffers)
@@ -181,7 +202,8 @@ class Federation:
             wall_seconds=perf_counter() - began,
             class_accuracy=scores.class_accuracy,
             cohort=len(answers.cohort),
-            dropped=dict.fromkeys(answers.dropped(), "the upload is not finite"),
+            dropped=answers.dropped,
+            decisions=decisions,
         )
 
     def _evaluate(self, samples: Samples | None, weights: Tensor, buffers: Tensor) -> Evaluation:
@@ -202,15 +224,27 @@ class _Answers:
     valid: list[int]
     results: Results
     uploads: Uploads
+    dropped: dict[int, str]
+    """Whose uploads are not used, and why."""
 
     def memories(self) -> dict[int, Memory]:
         return {self.cohort[row]: self.results.memories[row] for row in self.valid if self.results.memories[row]}
 
-    def dropped(self) -> set[int]:
-        return set(self.cohort) - set(self.uploads.clients.tolist())
+    def leaving_out(self, rows: Tensor, reasons: Mapping[int, str]) -> _Answers:
+        """Without those of the uploads, for the reasons that are given by client."""
+        if not rows.any():
+            return self
+        kept = torch.nonzero(~rows).flatten().tolist()
+        gone = self.uploads.clients[rows].tolist()
+        return replace(
+            self,
+            valid=[self.valid[row] for row in kept],
+            uploads=self.uploads.only(kept),
+            dropped={**self.dropped, **{client: reasons[client] for client in gone}},
+        )
 
 
-def _client_records(state: State, answers: _Answers) -> list[ClientRecord]:
+def _client_records(state: State, answers: _Answers, scores: Mapping[int, Mapping[str, float]]) -> list[ClientRecord]:
     geometry, weights = answers.uploads.geometry, answers.uploads.weights
     measured = (geometry.alpha, geometry.cosines, geometry.norms, weights)
     of_row = dict(zip(answers.valid, zip(*(values.tolist() for values in measured), strict=True), strict=True))
@@ -228,6 +262,7 @@ def _client_records(state: State, answers: _Answers) -> list[ClientRecord]:
                 seconds=answers.results.seconds[row],
                 strikes=int(state.trust["strikes"][client]),
                 expelled=bool(state.trust["expelled"][client]),
+                scores=scores.get(client, {}),
             )
         )
     return records

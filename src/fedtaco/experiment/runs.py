@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from fedtaco.data import dataset_info, hold_out, load_dataset, partition_of
+from fedtaco.data import Data, Indices, Partition, TensorSamples, dataset_info, hold_out, load_dataset, partition_of
 from fedtaco.engines import Choice
 from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import as_method, build_detector, build_method, method_spec, parameters_of
@@ -25,6 +25,7 @@ from fedtaco.models import build_model
 from fedtaco.randomness import torch_seed
 from fedtaco.records import Arrays, History, RoundRecord, RunFolder, Split
 from fedtaco.report import label_counts, summarize
+from fedtaco.trust import Behaviour, Misfits, choose_clients
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ def run(
     """Run a method on a named dataset.
 
     ``settings`` are the fields of :class:`Experiment`: dataset, model, partition, clients, rounds,
-    local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, validation, seed,
-    target, engine, device and parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is
-    where datasets are looked for, ``workers`` how many processes an engine may have.
+    local_steps, batch_size, local_lr, server_lr, weighting, participation, freeloaders, behaviour, detector,
+    validation, seed, target, engine, device and parameters. With ``out`` everything is recorded in
+    that run folder; ``data_dir`` is where datasets are looked for, ``workers`` how many processes an engine may have.
 
     >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
     >>> len(result.history)
@@ -151,21 +152,25 @@ class Bench:
     def of(cls, config: Experiment, manner: Manner, chosen: Mapping[str, Any] | None) -> Bench:
         data = load_dataset(config.dataset, manner.data_dir)
         partition = partition_of(data, config.partition, config.clients, config.seed)
-        parts, held_out = hold_out(partition.indices, config.validation, config.seed)
+        misfits = _misfits(config, partition)
+        withheld = misfits.clients if misfits is not None and not misfits.behaviour.ever_trains else frozenset()
+        parts, held_out = hold_out(partition.indices, config.validation, config.seed, without=withheld)
         if config.validation and not len(held_out):
             raise InvalidInput("No client has two samples, so that none can be held out; leave validation away.")
         federation, engine = assemble(
             config,
             build_method(config.method, config.parameters),
             _build(config.model, config.dataset, config.seed),
-            [data.train.subset(indices) for indices in parts],
+            _clients(data, parts, misfits),
             data.test,
             validation=data.train.subset(held_out) if len(held_out) else None,
             detector=build_detector(config.detector, config.parameters),
+            misfits=misfits,
             workers=manner.workers,
             chosen=chosen,
         )
-        split = Split(parts, label_counts(data.train.y.numpy(), parts, data.info.classes), partition.groups)
+        counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
+        split = Split(parts, counts, partition.groups, sorted(misfits.clients) if misfits is not None else [])
         return cls(config, split, partition.notes, federation, engine)
 
     def summary(self, history: History, stopped: str | None = None) -> dict[str, Any]:
@@ -178,6 +183,23 @@ class Bench:
             "stopped": stopped,
         }
         return {**run, **notes, **figures}
+
+
+def _misfits(config: Experiment, partition: Partition) -> Misfits | None:
+    if config.freeloaders == 0 or config.behaviour is None:
+        return None
+    groups = partition.groups or ["all"] * config.clients
+    chosen = choose_clients(config.freeloaders, groups, config.seed)
+    return Misfits(frozenset(chosen), Behaviour.of(config.behaviour), config.seed)
+
+
+def _clients(data: Data, parts: Sequence[Indices], misfits: Misfits | None) -> list[TensorSamples]:
+    """What each client trains on: its own samples, with wrong labels if it flips them."""
+    clients = [data.train.subset(own) for own in parts]
+    if misfits is not None and misfits.behaviour.name == "label-flip":
+        wrong = TensorSamples(data.train.x, data.info.classes - 1 - data.train.y, data.train.prepare)
+        clients = [wrong.subset(parts[i]) if i in misfits.clients else own for i, own in enumerate(clients)]
+    return clients
 
 
 def _build(model: str, dataset: str, seed: int) -> nn.Module:

@@ -2,7 +2,7 @@
 
 =====================  ========================================================
 ``config.toml``        what was run
-``partition.npz``      which client held which training samples and labels
+``partition.npz``      which client held which training samples and labels, and who misbehaved
 ``rounds.jsonl``       one object a round
 ``clients.jsonl``      one object a client and round
 ``checkpoint/``        the state after the last finished round
@@ -19,7 +19,7 @@ import json
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from safetensors.numpy import save_file
 from fedtaco.errors import InvalidInput
 from fedtaco.records.checkpoint import Arrays, Checkpoint
 from fedtaco.records.files import SCHEMA, append_lines, json_line, read_lines, replacing, storage, write_json
-from fedtaco.records.history import ClientRecord, History, RoundRecord
+from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord
 
 Integers = npt.NDArray[np.int64]
 
@@ -43,6 +43,14 @@ class Split:
     indices: Sequence[Integers]
     label_counts: Integers
     groups: list[str] | None = None
+    freeloaders: list[int] = field(default_factory=list)
+    """The clients that misbehave."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each client is: a freeloader, or else of its group (``all`` where there are none)."""
+        own = self.groups or ["all"] * len(self.label_counts)
+        return ["freeloaders" if client in self.freeloaders else group for client, group in enumerate(own)]
 
 
 RECORDS = (
@@ -95,7 +103,7 @@ class RunFolder:
 
     def history(self) -> History:
         return History(
-            [RoundRecord(**_round_fields(row)) for row in read_lines(self._rounds)],
+            [read_round(row) for row in read_lines(self._rounds)],
             [ClientRecord(**row) for row in read_lines(self._clients)],
         )
 
@@ -109,7 +117,8 @@ class RunFolder:
         """Who held what."""
         with np.load(self.path / "partition.npz", allow_pickle=False) as stored:
             parts = np.split(stored["indices"], np.cumsum(stored["sizes"])[:-1])
-            return Split(parts, stored["label_counts"], [str(name) for name in stored["groups"]] or None)
+            freeloaders = stored["freeloaders"].tolist() if "freeloaders" in stored else []
+            return Split(parts, stored["label_counts"], [str(name) for name in stored["groups"]] or None, freeloaders)
 
     def model_path(self, name: str) -> Path:
         """Where a model lies: ``output`` is the global ``model`` unless the method returns another."""
@@ -157,6 +166,7 @@ class RunFolder:
                     sizes=np.array([len(part) for part in split.indices]),
                     label_counts=split.label_counts,
                     groups=np.array(split.groups or [], dtype=str),
+                    freeloaders=np.array(split.freeloaders, dtype=np.int64),
                 )
             with replacing(self._config) as temporary:
                 temporary.write_text(tomli_w.dumps({"schema": SCHEMA, **config}), encoding="utf-8")
@@ -209,8 +219,11 @@ def _is_strange(path: Path) -> bool:
     return path.name not in RECORDS and path.suffix != ".part"
 
 
-def _round_fields(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "dropped": {int(client): reason for client, reason in row["dropped"].items()}}
+def read_round(row: dict[str, Any]) -> RoundRecord:
+    """A line of ``rounds.jsonl``."""
+    dropped = {int(client): str(reason) for client, reason in row["dropped"].items()}
+    decisions = [Decision(**decision) for decision in row.get("decisions", [])]
+    return RoundRecord(**{**row, "dropped": dropped, "decisions": decisions})
 
 
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

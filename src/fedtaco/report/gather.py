@@ -204,7 +204,7 @@ def _picture(place: int, series: Series, run: Run, partition: int) -> Data:
         "width": run.heat.columns.width,
         "grids": run.heat.grids(),
         "expelled": sorted({int(rows[client]) for client in run.heat.expelled}),
-        "freeloaders": sorted({int(rows[client]) for client in run.freeloaders if client < len(rows)}),
+        "freeloaders": sorted({int(rows[client]) for client in run.split.freeloaders}),
     }
 
 
@@ -218,25 +218,26 @@ def _run_name(series: Series, run: Run) -> str:
 
 
 def _detections(series: Series, run: Run) -> list[Data]:
-    known = set(run.freeloaders)
+    known = set(run.split.freeloaders)
     return [
         {
             "method": series.name,
             "run": _run_name(series, run),
             "client": client,
             "round": line["round"],
-            "reason": _reason(run, line),
+            "reason": _reason(run, client, line),
             "freeloader": client in known if known else None,
         }
         for client, line in sorted(run.heat.expelled.items(), key=lambda item: (item[1]["round"], item[0]))
     ]
 
 
-def _reason(run: Run, line: Any) -> str:
-    kappa = run.settings.get("taco.kappa")
-    rule = "" if kappa is None else f" (α at or above {shown(kappa)})"
-    last = "" if line["alpha"] is None else f", α {line['alpha']:.2f} in its last round"
-    return f"{line['strikes']} strike{'' if line['strikes'] == 1 else 's'}{rule}{last}"
+def _reason(run: Run, client: int, line: Any) -> str:
+    strikes = f"{line['strikes']} strike{'' if line['strikes'] == 1 else 's'}"
+    if client not in run.expulsions:
+        return strikes
+    decision = run.expulsions[client]
+    return f"{strikes}; {decision.reason} ({decision.test} {decision.score:.2g}, threshold {decision.threshold:.2g})"
 
 
 def _dropped(series: Series, run: Run) -> list[Data]:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records import History, RoundRecord, RunFolder, Split
+from fedtaco.records import Decision, History, RunFolder, Split
 from fedtaco.records.files import read_lines
+from fedtaco.records.folder import read_round
 from fedtaco.report.heat import Columns, Floats, HeatMap, Rows
 from fedtaco.report.summary import compare_runs, summarize
 
@@ -52,6 +53,8 @@ class Run:
     """Of each round's slowest client; nan where the engine could not tell."""
     dropped: list[tuple[int, int, str]]
     """Round, client and reason of each upload that was left out."""
+    expulsions: dict[int, Decision]
+    """Why each expelled client was, where that was recorded."""
     split: Split
     heat: HeatMap
 
@@ -65,16 +68,9 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that was set but method, seed and what is drawn by the seed, parameters among the rest."""
-        drawn = {"freeloaders"} if self.freeloaders else set()
-        own = {name: value for name, value in self.config.items() if name not in NOT_SETTINGS | drawn}
+        """All that was set but method and seed, parameters among the rest."""
+        own = {name: value for name, value in self.config.items() if name not in NOT_SETTINGS}
         return {**own, **self.config["parameters"]}
-
-    @property
-    def freeloaders(self) -> list[int]:
-        """The clients that the configuration lists as freeloaders."""
-        listed = self.config.get("freeloaders")
-        return [client for client in listed if isinstance(client, int)] if isinstance(listed, list) else []
 
 
 def read_run(folder: RunFolder, side: int, tell: Callable[[int], None]) -> Run:
@@ -85,7 +81,7 @@ def read_run(folder: RunFolder, side: int, tell: Callable[[int], None]) -> Run:
         if missing:
             raise KeyError(", ".join(missing))
     with _reading(folder.path / "rounds.jsonl") as path:
-        history = History([_round(row) for row in read_lines(path)])
+        history = History([read_round(row) for row in read_lines(path)])
         measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
         seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
     with _reading(folder.path / "partition.npz"):
@@ -99,18 +95,20 @@ def read_run(folder: RunFolder, side: int, tell: Callable[[int], None]) -> Run:
         if ended:
             compare_runs([ended])
     dropped = [(record.round, client, reason) for record in history for client, reason in record.dropped.items()]
-    return Run(config, ended is not None, summary, measures, seconds, dropped, split, heat)
-
-
-def _round(row: dict[str, Any]) -> RoundRecord:
-    return RoundRecord(**{**row, "dropped": {int(client): str(reason) for client, reason in row["dropped"].items()}})
+    expulsions = {
+        decision.client: decision
+        for record in history
+        for decision in record.decisions
+        if decision.action == "expelled"
+    }
+    return Run(config, ended is not None, summary, measures, seconds, dropped, expulsions, split, heat)
 
 
 def _summary_so_far(config: dict[str, Any], history: History, split: Split, heat: HeatMap) -> dict[str, Any]:
     return {
         **summarize(history, config["target"], split),
         "method": config["method"],
-        "alpha": heat.mean_alpha(split.groups),
+        "alpha": heat.mean_alpha(split.kinds),
         "expelled": sorted(heat.expelled),
         "partition_notes": [],
         "stopped": None,
