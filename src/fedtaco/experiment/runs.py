@@ -85,9 +85,14 @@ def run(
 
 def run_experiment(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: Watcher) -> Result:
     """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
+    if folder is None:
+        return _run(config, None, manner, watcher)
+    with folder.held(config.stored(), resume=manner.resume, overwrite=manner.overwrite):
+        return _run(config, folder, manner, watcher)
+
+
+def _run(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: Watcher) -> Result:
     begun = folder is not None and folder.exists() and manner.resume
-    if folder is not None:
-        folder.claim(config.stored(), resume=manner.resume, overwrite=manner.overwrite)
     bench = Bench.of(config, manner, folder.config().get("ran_by") if folder is not None and begun else None)
     history, state = History(), bench.federation.begin()
     if folder is not None and begun:

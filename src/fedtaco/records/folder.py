@@ -9,6 +9,7 @@
 ``summary.json``       how the run ended; present once it has
 ``model.safetensors``  the trained global model
 ``output.safetensors``  the model the method returns, where that is another one
+``lock``               there while a process is at work
 =====================  ========================================================
 """
 
@@ -19,6 +20,7 @@ import json
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.records.checkpoint import Arrays, Checkpoint
 from fedtaco.records.files import SCHEMA, append_lines, json_line, read_lines, replacing, storage, write_json
 from fedtaco.records.history import ClientRecord, History, RoundRecord
+from fedtaco.records.lock import LOCK, locked
 
 Integers = npt.NDArray[np.int64]
 
@@ -122,6 +125,14 @@ class RunFolder:
 
     # What is written
 
+    @contextmanager
+    def held(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Iterator[None]:
+        """Claim the folder and keep other processes out of it."""
+        self.claim(config, resume=resume, overwrite=overwrite)
+        with locked(self.path):
+            self.claim(config, resume=resume, overwrite=overwrite)
+            yield
+
     def claim(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
         """Refuse a folder that belongs to something else; nothing is written."""
         if not self.exists():
@@ -206,7 +217,7 @@ class RunFolder:
 
 def _is_strange(path: Path) -> bool:
     """Whether it is nothing that a start or a replacement cut short may have left behind."""
-    return path.name not in RECORDS and path.suffix != ".part"
+    return path.name not in (*RECORDS, LOCK) and path.suffix != ".part"
 
 
 def _round_fields(row: dict[str, Any]) -> dict[str, Any]:
