@@ -110,7 +110,7 @@ def test_runs_side_by_side_keep_others_out_of_each_folder(at_work, tmp_path):
 
 def test_a_start_that_failed_leaves_no_folder(tmp_path):
     with pytest.raises(InvalidInput, match="mnist"):
-        fedtaco.run("taco", dataset="mnist", data_dir=tmp_path / "nothing", out=tmp_path / "run")
+        fedtaco.run("taco", dataset="mnist", data_dir=tmp_path / "nothing", out=tmp_path / "runs" / "run")
     assert list(tmp_path.iterdir()) == []
 
 

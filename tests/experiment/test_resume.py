@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import platform
 import random
+import re
 import resource
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -144,6 +147,44 @@ def test_a_checkpoint_of_another_version_is_refused_with_the_difference(tmp_path
     monkeypatch.setattr("fedtaco.experiment.config.__version__", "9.0")
     with pytest.raises(InvalidInput, match=r"fedtaco is '0\.1\.0' there and '9\.0' here"):
         fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", resume=True, **SETTINGS)
+
+
+def stopped_after(number, out):
+    def on_round(record):
+        if record.round == number:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        fedtaco.run("taco", out=out, engine="serial", resume=True, on_round=on_round, **SETTINGS)
+
+
+def test_versions_are_recorded_and_others_are_told(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with monkeypatch.context() as older:
+        older.setattr("torch.__version__", "2.4.0")
+        stopped_after(3, out)
+    (first,) = RunFolder(out).config()["ran_by"]["versions"]
+    here = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    assert first == {**here, "from_round": 1, "torch": "2.4.0"}
+    words = rf"was begun with torch 2\.4\.0 goes on with torch {re.escape(torch.__version__)}: its last bits may differ"
+    with pytest.warns(RuntimeWarning, match=words):
+        stopped_after(5, out)
+    assert RunFolder(out).config()["ran_by"]["versions"] == [first, {**here, "from_round": 4}]
+    fedtaco.run("taco", out=out, engine="serial", resume=True, **SETTINGS)
+    assert RunFolder(out).config()["ran_by"]["versions"] == [first, {**here, "from_round": 4}]
+    assert_same_end(out, fedtaco.run("taco", engine="serial", **SETTINGS))
+
+
+def test_a_folder_without_versions_goes_on_and_keeps_those_it_goes_on_with(tmp_path):
+    out = tmp_path / "run"
+    stopped_after(3, out)
+    folder = RunFolder(out)
+    ran_by = folder.config()["ran_by"]
+    del ran_by["versions"]
+    folder.record_how(ran_by)
+    fedtaco.run("taco", out=out, engine="serial", resume=True, **SETTINGS)
+    (only,) = folder.config()["ran_by"]["versions"]
+    assert only["from_round"] == 4
 
 
 def test_a_damaged_checkpoint_is_told(tmp_path):

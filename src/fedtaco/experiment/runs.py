@@ -18,6 +18,7 @@ from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
 from fedtaco.experiment.saving import Saving, last_state
 from fedtaco.experiment.training import assemble, result_of
+from fedtaco.experiment.versions import keep_versions, versions
 from fedtaco.experiment.watching import Watcher
 from fedtaco.federation import Federation
 from fedtaco.methods import Method
@@ -99,8 +100,11 @@ def _run(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: 
         state = last_state(folder, state)
         folder.rewind(state.round)
         history = folder.history()
+        if state.round < config.rounds:
+            keep_versions(folder, state.round + 1)
     elif folder is not None:
-        folder.begin({**config.stored(), "ran_by": bench.engine.stored()}, bench.split)
+        ran_by = {**bench.engine.stored(), "versions": [versions(1)]}
+        folder.begin({**config.stored(), "ran_by": ran_by}, bench.split)
     watcher.run_begun(config, None if folder is None else folder.path, bench.engine)
     saving = Saving(folder, state)
     stopped: RunStopped | None = None

@@ -1,7 +1,7 @@
 """A run folder: everything about one run, complete, self-describing and safe to resume.
 
 =====================  ========================================================
-``config.toml``        what was run
+``config.toml``        what was run, and under ``ran_by`` how: engine and versions
 ``partition.npz``      which client held which training samples and labels
 ``rounds.jsonl``       one object a round
 ``clients.jsonl``      one object a client and round
@@ -169,8 +169,12 @@ class RunFolder:
                     label_counts=split.label_counts,
                     groups=np.array(split.groups or [], dtype=str),
                 )
-            with replacing(self._config) as temporary:
-                temporary.write_text(tomli_w.dumps({"schema": SCHEMA, **config}), encoding="utf-8")
+            self._write_config({"schema": SCHEMA, **config})
+
+    def record_how(self, ran_by: Mapping[str, Any]) -> None:
+        """Replace what is recorded of how the run is done, which changes nothing of what is run."""
+        with storage(self.path):
+            self._write_config({**self.config(), "ran_by": ran_by})
 
     def rewind(self, round_number: int) -> None:
         """Forget what was recorded after a round, and how the run ended."""
@@ -201,6 +205,10 @@ class RunFolder:
     def end(self, summary: Mapping[str, Any]) -> None:
         with storage(self.path):
             write_json(self.path / "summary.json", summary)
+
+    def _write_config(self, config: Mapping[str, Any]) -> None:
+        with replacing(self._config) as temporary:
+            temporary.write_text(tomli_w.dumps(config), encoding="utf-8")
 
     @property
     def _config(self) -> Path:

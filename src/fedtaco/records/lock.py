@@ -21,7 +21,7 @@ def locked(folder: Path) -> Iterator[None]:
     The lock is a record lock: forked workers, who may outlive a killed parent by a moment, do not have it.
     """
     with storage(folder):
-        is_new = not folder.exists()
+        new = [one for one in (folder, *folder.parents) if not one.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("w")
     with file:
@@ -32,8 +32,8 @@ def locked(folder: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 (folder / LOCK).unlink()
-                if is_new:
-                    folder.rmdir()
+                for empty in new:
+                    empty.rmdir()
 
 
 def _is_ours(descriptor: int, path: Path) -> bool:

@@ -57,7 +57,7 @@ def gather(folders: Sequence[RunFolder], tell: Tell = quietly) -> Data:
         "dropped": [event for own in series for run in own.runs for event in _dropped(own, run)],
         "settings": {name: shown(value) for name, value in common.items()},
         "own_settings": [_own_settings(own, common) for own in series],
-        "versions": sorted({str(run.config.get("fedtaco", "unknown")) for run in runs}),
+        "versions": _versions(runs),
     }
 
 
@@ -263,6 +263,14 @@ def _own_settings(series: Series, common: Data) -> Data:
         "settings": ", ".join(f"{name}={shown(value)}" for name, value in own.items() if name not in common),
         "engine": "; ".join(engines),
         "status": " ".join([_status(series) or "finished", *stops]),
+    }
+
+
+def _versions(runs: Sequence[Run]) -> dict[str, str]:
+    """What made the runs, each version once."""
+    return {
+        name: ", ".join(sorted({version for run in runs for version in run.versions[name] or ["not recorded"]}))
+        for name in runs[0].versions
     }
 
 

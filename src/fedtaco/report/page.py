@@ -12,7 +12,7 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records import RunFolder
-from fedtaco.records.files import SCHEMA, replacing, storage
+from fedtaco.records.files import replacing, storage
 from fedtaco.report.gather import Data, Tell, gather, quietly
 
 LISTED = 200
@@ -53,10 +53,8 @@ def render(data: Data, library: str, version: str) -> str:
         "dropped": _dropped(data["dropped"]),
         "settings": _table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),
         "own_settings": _own_settings(data["own_settings"]),
-        "versions": escape(
-            f"Runs recorded by fedtaco {', '.join(data['versions'])} (folder schema {SCHEMA}); page written by fedtaco "
-            f"{metadata.version('fedtaco')} with plotly.js {version}."
-        ),
+        "versions": _table(["made by", "version"], [[name, value] for name, value in data["versions"].items()]),
+        "written": escape(f"Page written by fedtaco {metadata.version('fedtaco')} with plotly.js {version}."),
     }
     return re.sub(r"<!--(\w+)-->", lambda place: parts[place[1]], _file("page.html"))
 

@@ -20,6 +20,7 @@ from fedtaco.report.summary import compare_runs, summarize
 
 MEASURES = ("accuracy", "validation_accuracy")
 REQUIRED = {"method", "dataset", "partition", "clients", "rounds", "seed", "target", "parameters"}
+VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
 NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "seed", "method", "parameters"}
 
 
@@ -43,6 +44,8 @@ class Run:
     """What a report needs of one run."""
 
     config: dict[str, Any]
+    versions: dict[str, list[str]]
+    """What made it; more than one where it went on under another."""
     finished: bool
     summary: dict[str, Any]
     """How the run ended; worked out from the records where it has not."""
@@ -84,6 +87,7 @@ def read_run(folder: RunFolder, side: int, tell: Callable[[int], None]) -> Run:
         missing = sorted(REQUIRED - set(config))
         if missing:
             raise KeyError(", ".join(missing))
+        versions = _versions(config)
     with _reading(folder.path / "rounds.jsonl") as path:
         history = History([_round(row) for row in read_lines(path)])
         measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
@@ -99,7 +103,17 @@ def read_run(folder: RunFolder, side: int, tell: Callable[[int], None]) -> Run:
         if ended:
             compare_runs([ended])
     dropped = [(record.round, client, reason) for record in history for client, reason in record.dropped.items()]
-    return Run(config, ended is not None, summary, measures, seconds, dropped, split, heat)
+    return Run(config, versions, ended is not None, summary, measures, seconds, dropped, split, heat)
+
+
+def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
+    """What made a run, as far as it is recorded.
+
+    >>> _versions({"fedtaco": "0.1.0", "ran_by": {"versions": [{"torch": "2.12"}, {"torch": "2.13"}]}})
+    {'fedtaco': ['0.1.0'], 'schema': [], 'python': [], 'torch': ['2.12', '2.13'], 'numpy': []}
+    """
+    sources = [config, *config.get("ran_by", {}).get("versions", [])]
+    return {name: [str(one[name]) for one in sources if name in one] for name in VERSIONED}
 
 
 def _round(row: dict[str, Any]) -> RoundRecord:
