@@ -57,6 +57,7 @@ RECORDS = (
     "model.safetensors",
     "output.safetensors",
     "tensorboard",
+    "wandb",
 )
 """What a run writes beside its configuration; nothing else in a folder is ever removed."""
 
