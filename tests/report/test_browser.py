@@ -196,6 +196,10 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser, page):
     assert browser.execute_script("return document.documentElement.scrollWidth") == 390
     for chart in CHARTS:
         assert browser.execute_script(f"return document.querySelector('#{chart} .main-svg').clientWidth") <= 390
+    scrolled = "const it = document.getElementById('result-table'); it.scrollLeft = 200; return it.scrollLeft"
+    assert browser.execute_script(scrolled) > 50
+    first, others = element(browser, "#result-table tbody th").rect, element(browser, "#result-table").rect
+    assert first["x"] == pytest.approx(others["x"], abs=2)
     assert complaints(browser) == []
 
 

@@ -117,6 +117,35 @@ def test_runs_are_found_below_a_folder_in_the_order_of_numbers(tmp_path):
     assert [folder.path.name for folder in find_runs(tmp_path)] == ["seed2", "seed10"]
 
 
+def test_differences_are_to_fedavg_over_the_finished_seeds_that_both_have(tmp_path):
+    for seed in range(4):
+        write_run(tmp_path / f"fedacg{seed}", "fedacg", seed=seed, accuracies=(0.1, 0.2, 0.5))
+        write_run(tmp_path / f"fedavg{seed}", "fedavg", seed=seed, accuracies=(0.1, 0.2, 0.6), finished=seed < 3)
+    for seed in (1, 2, 9):
+        write_run(tmp_path / f"taco{seed}", "taco", seed=seed, accuracies=(0.1, 0.2, 0.6 + seed / 10))
+    write_run(tmp_path / "stem", "stem", seed=0)
+    data = gather(find_runs(tmp_path))
+    assert data["reference"] == "fedavg"
+    differences = {row["method"]: row["difference"] for row in data["results"]}
+    assert differences["fedavg"] is differences["stem"] is None
+    assert differences["fedacg"].mean == pytest.approx(-0.1)
+    assert differences["taco"].mean == pytest.approx(0.15)
+    text = text_of(page_of(find_runs(tmp_path)))
+    assert "method final accuracy difference to fedavg worst tenth" in text
+    assert "fedacg 50.0 ± 0.0 % −10.0 [−10.0, −10.0] 50.0 %" in text
+    assert "stem 90.0 % – 90.0 %" in text
+
+
+def test_without_fedavg_differences_are_to_the_first_and_without_shared_seeds_there_are_none(tmp_path):
+    for seed in range(2):
+        write_run(tmp_path / f"prox{seed}", "fedprox", seed=seed)
+        write_run(tmp_path / f"taco{seed}", "taco", seed=seed)
+    assert gather(find_runs(tmp_path))["reference"] == "fedprox"
+    single = find_runs(tmp_path / "prox0") + find_runs(tmp_path / "taco0")
+    assert gather(single)["reference"] is None
+    assert "ifference" not in text_of(page_of(single))
+
+
 def test_versions_are_gathered_from_all_runs(tmp_path):
     then, now = {"from_round": 1, "torch": "2.4.0"}, {"from_round": 2, "torch": "2.13.0", "python": "3.11.7"}
     write_run(tmp_path / "a", seed=0, ran_by={"engine": "serial", "versions": [then, now]})
