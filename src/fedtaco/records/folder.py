@@ -32,7 +32,7 @@ from safetensors.numpy import save_file
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records.checkpoint import Arrays, Checkpoint
-from fedtaco.records.files import SCHEMA, append_lines, json_line, read_lines, replacing, storage, write_json
+from fedtaco.records.files import SCHEMA, append_lines, json_line, read_lines, reading, replacing, storage, write_json
 from fedtaco.records.history import ClientRecord, History, RoundRecord
 from fedtaco.records.lock import LOCK, locked
 
@@ -79,29 +79,25 @@ class RunFolder:
             return False
 
     def config(self) -> dict[str, Any]:
-        try:
+        if not self._config.exists():
+            raise InvalidInput(f"{self.path} is not a run folder: it has no config.toml.")
+        with reading(self._config):
             return tomllib.loads(self._config.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InvalidInput(f"{self.path} is not a run folder: it has no config.toml.") from None
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{self._config} is damaged: {error}.") from error
 
     def summary(self) -> dict[str, Any] | None:
         """How the run ended; ``None`` while it has not."""
         path = self.path / "summary.json"
         if not path.is_file():
             return None
-        try:
+        with reading(path):
             ended: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InvalidInput(f"{path} is damaged: {error}.") from error
-        return ended
+            return ended
 
     def history(self) -> History:
-        return History(
-            [RoundRecord(**_round_fields(row)) for row in read_lines(self._rounds)],
-            [ClientRecord(**row) for row in read_lines(self._clients)],
-        )
+        with reading(self._rounds):
+            rounds = [RoundRecord(**_round_fields(row)) for row in read_lines(self._rounds)]
+        with reading(self._clients):
+            return History(rounds, [ClientRecord(**row) for row in read_lines(self._clients)])
 
     def client_rows(self) -> Iterator[dict[str, Any]]:
         """The lines of ``clients.jsonl`` one by one, for runs too large to be held; a cut-off one is left out."""
@@ -111,7 +107,7 @@ class RunFolder:
 
     def partition(self) -> Split:
         """Who held what."""
-        with np.load(self.path / "partition.npz", allow_pickle=False) as stored:
+        with reading(self.path / "partition.npz") as path, np.load(path, allow_pickle=False) as stored:
             parts = np.split(stored["indices"], np.cumsum(stored["sizes"])[:-1])
             return Split(parts, stored["label_counts"], [str(name) for name in stored["groups"]] or None)
 
@@ -180,7 +176,8 @@ class RunFolder:
     def rewind(self, round_number: int) -> None:
         """Forget what was recorded after a round, and how the run ended."""
         for path in (self._rounds, self._clients):
-            kept = [row for row in read_lines(path) if row["round"] <= round_number]
+            with reading(path):
+                kept = [row for row in read_lines(path) if row["round"] <= round_number]
             if {row["round"] for row in kept} != set(range(1, round_number + 1)):
                 raise InvalidInput(
                     f"{path} lacks some of the {round_number} rounds in the checkpoint; start again (overwrite)."

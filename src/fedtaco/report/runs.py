@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import numpy as np
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records import History, RoundRecord, RunFolder, Split
-from fedtaco.records.files import read_lines
+from fedtaco.records.files import read_lines, reading
 from fedtaco.report.heat import Columns, Floats, HeatMap, Rows
 from fedtaco.report.summary import compare_runs, summarize
 
@@ -82,22 +80,21 @@ class Run:
 
 def read_run(folder: RunFolder, side: int, tell: Callable[[int], None]) -> Run:
     """Read a run, its clients over rounds drawn together into at most ``side`` rows and columns."""
-    with _reading(folder.path / "config.toml"):
+    with reading(folder.path / "config.toml"):
         config = folder.config()
         missing = sorted(REQUIRED - set(config))
         if missing:
             raise KeyError(", ".join(missing))
         versions = _versions(config)
-    with _reading(folder.path / "rounds.jsonl") as path:
+    with reading(folder.path / "rounds.jsonl") as path:
         history = History([_round(row) for row in read_lines(path)])
         measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
         seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
-    with _reading(folder.path / "partition.npz"):
-        split = folder.partition()
-    with _reading(folder.path / "clients.jsonl"):
+    split = folder.partition()
+    with reading(folder.path / "clients.jsonl"):
         heat = HeatMap(Rows.of(split.groups, len(split.label_counts), side), Columns(len(history), side))
         heat.fill(folder.client_rows(), tell)
-    with _reading(folder.path / "summary.json"):
+    with reading(folder.path / "summary.json"):
         ended = folder.summary()
         summary = ended or _summary_so_far(config, history, split, heat)
         if ended:
@@ -129,18 +126,6 @@ def _summary_so_far(config: dict[str, Any], history: History, split: Split, heat
         "partition_notes": [],
         "stopped": None,
     }
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[Path]:
-    """A file that cannot be read is told in a sentence."""
-    try:
-        yield path
-    except InvalidInput:
-        raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, zipfile.BadZipFile) as error:
-        reason = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)
-        raise InvalidInput(f"{path} is damaged: {reason}.") from error
 
 
 @dataclass(frozen=True)
