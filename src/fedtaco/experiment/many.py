@@ -147,6 +147,8 @@ def _run_and_tell(link: Connection, experiment: Experiment, folder: RunFolder, m
 
 
 def folder_taken(out: Path) -> None:
-    """Refuse a folder that is a run itself for a folder of runs."""
+    """Refuse a folder that is a run itself, or no folder at all, for a folder of runs."""
+    if out.exists() and not out.is_dir():
+        raise InvalidInput(f"out is '{out}', which is a file; name a folder.")
     if RunFolder(out).exists():
         raise InvalidInput(f"{out} holds a single run; choose another folder (out) for several.")
