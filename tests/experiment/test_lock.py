@@ -114,6 +114,13 @@ def test_a_start_that_failed_leaves_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_start_that_was_killed_is_no_obstacle(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
+    with pytest.raises(Enough):
+        fedtaco.run("taco", out=tmp_path / "run", engine="serial", on_round=stop, **ENDLESS)
+
+
 def test_a_lock_that_was_just_given_up_is_nobodys(tmp_path):
     with (tmp_path / "lock").open("w") as file:
         (tmp_path / "lock").unlink()
