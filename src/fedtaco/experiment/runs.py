@@ -18,6 +18,7 @@ from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
 from fedtaco.experiment.saving import Saving, last_state
 from fedtaco.experiment.training import assemble, result_of
+from fedtaco.experiment.versions import keep_versions, versions
 from fedtaco.experiment.watching import Watcher
 from fedtaco.federation import Federation
 from fedtaco.methods import Method
@@ -86,17 +87,25 @@ def run(
 
 def run_experiment(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: Watcher) -> Result:
     """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
+    if folder is None:
+        return _run(config, None, manner, watcher)
+    with folder.held(config.stored(), resume=manner.resume, overwrite=manner.overwrite):
+        return _run(config, folder, manner, watcher)
+
+
+def _run(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: Watcher) -> Result:
     begun = folder is not None and folder.exists() and manner.resume
-    if folder is not None:
-        folder.claim(config.stored(), resume=manner.resume, overwrite=manner.overwrite)
     bench = Bench.of(config, manner, folder.config().get("ran_by") if folder is not None and begun else None)
     history, state = History(), bench.federation.begin()
     if folder is not None and begun:
         state = last_state(folder, state)
         folder.rewind(state.round)
         history = folder.history()
+        if state.round < config.rounds:
+            keep_versions(folder, state.round + 1)
     elif folder is not None:
-        folder.begin({**config.stored(), "ran_by": bench.engine.stored()}, bench.split)
+        ran_by = {**bench.engine.stored(), "versions": [versions(1)]}
+        folder.begin({**config.stored(), "ran_by": ran_by}, bench.split)
     watcher.run_begun(config, None if folder is None else folder.path, bench.engine)
     saving = Saving(folder, state)
     stopped: RunStopped | None = None

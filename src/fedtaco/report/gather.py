@@ -15,6 +15,7 @@ import numpy as np
 from fedtaco.errors import InvalidInput
 from fedtaco.records import RunFolder
 from fedtaco.report.heat import Columns, Floats, rounded
+from fedtaco.report.paired import paired_differences
 from fedtaco.report.runs import MEASURES, Run, Series, as_series, read_run, shown, varying
 from fedtaco.report.summary import compare_runs
 
@@ -49,7 +50,7 @@ def gather(folders: Sequence[RunFolder], tell: Tell = quietly) -> Data:
         "partition": common.get("partition"),
         "methods": [{"name": own.name, "curves": _curves(own)} for own in series],
         "timed": any(_is_timed(own) for own in series),
-        "results": [_result(own) for own in series],
+        **_results(series),
         "notes": sorted({note for run in runs for note in run.summary["partition_notes"]}),
         "partitions": partitions,
         "runs": [_picture(place, own, run, partition_of[run]) for place, own in enumerate(series) for run in own.runs],
@@ -57,7 +58,7 @@ def gather(folders: Sequence[RunFolder], tell: Tell = quietly) -> Data:
         "dropped": [event for own in series for run in own.runs for event in _dropped(own, run)],
         "settings": {name: shown(value) for name, value in common.items()},
         "own_settings": [_own_settings(own, common) for own in series],
-        "versions": sorted({str(run.config.get("fedtaco", "unknown")) for run in runs}),
+        "versions": _versions(runs),
     }
 
 
@@ -130,6 +131,15 @@ def _numbers(values: Floats) -> list[float | None]:
 
 
 # The table
+
+
+def _results(series: Sequence[Series]) -> Data:
+    """A row a method, with its difference to the reference, which is FedAvg where there is one, else the first."""
+    reference = next((own for own in series if own.runs[0].config["method"] == "fedavg"), series[0])
+    finished = [{**run.summary, "method": own.name} for own in series for run in own.runs if run.finished]
+    differences = paired_differences(finished, reference.name)
+    rows = [{**_result(own), "difference": differences.get(own.name)} for own in series]
+    return {"results": rows, "reference": reference.name if differences else None}
 
 
 def _result(series: Series) -> Data:
@@ -264,6 +274,14 @@ def _own_settings(series: Series, common: Data) -> Data:
         "settings": ", ".join(f"{name}={shown(value)}" for name, value in own.items() if name not in common),
         "engine": "; ".join(engines),
         "status": " ".join([_status(series) or "finished", *stops]),
+    }
+
+
+def _versions(runs: Sequence[Run]) -> dict[str, str]:
+    """What made the runs, each version once."""
+    return {
+        name: ", ".join(sorted({version for run in runs for version in run.versions[name] or ["not recorded"]}))
+        for name in runs[0].versions
     }
 
 
