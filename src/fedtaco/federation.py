@@ -175,7 +175,7 @@ class Federation:
             shares=shares / shares.sum(),
         )
         answers = _Answers(cohort.tolist(), list(range(len(cohort))), results, uploads, {})
-        return answers.leaving_out(~finite, dict.fromkeys(cohort.tolist(), "its upload is not finite"))
+        return answers.leaving_out(~finite, dict.fromkeys(cohort.tolist(), "the upload is not finite"))
 
     def _diverged(self, number: int, reason: str) -> RunStopped:
         return RunStopped(

@@ -23,7 +23,9 @@ def test_detections_and_left_out_uploads_are_listed_with_reasons(tmp_path):
         detector="paper",
         parameters={"taco.kappa": 0.1},
         freeloaders=(1, 2),
-        decisions={2: [Decision(1, "expelled", "copy", 3.1e-14, 1e-8, "its upload is made of what it was sent")]},
+        decisions={
+            2: [Decision(1, "expelled", "copy", 3.1e-14, 1e-8, "the upload is made of what the client was sent")]
+        },
     )
     data = gather([folder])
     (detection,), (dropped,) = data["detections"], data["dropped"]
@@ -32,8 +34,8 @@ def test_detections_and_left_out_uploads_are_listed_with_reasons(tmp_path):
     assert (data["runs"][0]["expelled"], data["runs"][0]["freeloaders"]) == ([0], [0, 1])
     assert data["runs"][0]["grids"]["alpha"][0] == [0.11, 0.12, None]
     text = text_of(page_of([folder]))
-    assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes; its upload is made of what" in text
-    assert "it was sent (copy 3.1e-14, threshold 1e-08). A freeloader." in text
+    assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes; the upload is made of what" in text
+    assert "the client was sent (copy 3.1e-14, threshold 1e-08). A freeloader." in text
     assert "Client 0, rounds 1, 3: the upload is not finite." in text
     quiet = text_of(page_of([write_run(tmp_path / "b")]))
     assert "No client was expelled." in quiet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -57,10 +57,8 @@ class ProgressBar(Watcher):
         title = f"{experiment.method} seed {experiment.seed}"
         accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
         self._advance(experiment, record.round, f"{title}{accuracy}")
-        for client, reason in record.dropped.items():
-            self.bar.console.print(
-                f"{title}, round {record.round}: client {client} left out, {reason}.", style="yellow"
-            )
+        for event in _events(record):
+            self.bar.console.print(f"{title}, round {record.round}: {event}.", style="yellow", highlight=False)
 
     def run_skipped(self, experiment: Experiment) -> None:
         self._advance(experiment, experiment.rounds, f"{experiment.method} seed {experiment.seed} is done")
@@ -71,3 +69,16 @@ class ProgressBar(Watcher):
     def _advance(self, experiment: Experiment, rounds: int, description: str) -> None:
         self.done[id(experiment)] = rounds
         self.bar.update(self.task, completed=sum(self.done.values()), description=description)
+
+
+def _events(record: RoundRecord) -> Iterator[str]:
+    """Whose uploads were left out and who was expelled, those with one reason together."""
+    gathered: dict[tuple[str, str], list[int]] = {}
+    for client, reason in record.dropped.items():
+        gathered.setdefault(("left out", reason), []).append(client)
+    for decision in record.decisions:
+        if decision.action == "expelled":
+            gathered.setdefault(("expelled", decision.reason), []).append(decision.client)
+    for (action, reason), clients in gathered.items():
+        who = f"client{'' if len(clients) == 1 else 's'} {', '.join(map(str, clients))}"
+        yield f"{who} {action}: {reason}"

@@ -23,7 +23,7 @@ class Decision:
     score: float
     threshold: float
     reason: str
-    """Words that follow the client's name: "its upload is zero"."""
+    """In words: "the upload is zero"."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def as_series(runs: Sequence[Run]) -> list[Series]:
         by_method.setdefault(str(names[run.config["method"]]), []).append(run)
     gathered: dict[str, list[Run]] = {}
     for method, own in by_method.items():
-        varied = varying([run.settings for run in own])
+        varied = telling([run.settings for run in own])
         for run in own:
             given = [f"{name.removeprefix(method + '.')}={shown(run.settings.get(name))}" for name in varied]
             gathered.setdefault(f"{method} ({', '.join(given)})" if given else method, []).append(run)
@@ -163,6 +163,24 @@ def varying(settings: Sequence[dict[str, Any]]) -> list[str]:
     """
     names = dict.fromkeys(name for own in settings for name in own)
     return [name for name in names if any(own.get(name) != settings[0].get(name) for own in settings)]
+
+
+def telling(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Those of the varying names that are needed to tell settings apart: not what another one brings with it.
+
+    >>> telling([{"detector": "off"}, {"detector": "guard", "guard.copy": 1e-8}])
+    ['detector']
+    """
+
+    def kinds(names: Sequence[str]) -> int:
+        return len({tuple(shown(own.get(name)) for name in names) for own in settings})
+
+    names = varying(settings)
+    for name in [name for name in names if any(name not in own for own in settings)]:
+        fewer = [other for other in names if other != name]
+        if kinds(fewer) == kinds(names):
+            names = fewer
+    return names
 
 
 def shown(value: Any) -> str:

@@ -82,16 +82,18 @@ class Guard:
         is_zero = evidence.is_zero
         for row, score in enumerate(scores):
             if not math.isfinite(score["new"]):
-                findings[row] = Finding("finite", score["new"], 0.0, "its upload is too long to be judged")
+                findings[row] = Finding("finite", score["new"], 0.0, "the upload is too long to be judged")
             elif is_zero[row]:
-                findings[row] = Finding("zero", 0.0, ZERO, "its upload is zero")
+                findings[row] = Finding("zero", 0.0, ZERO, "the upload is zero")
             elif score["new"] < self.copy:
-                findings[row] = Finding("copy", score["new"], self.copy, "its upload is made of what it was sent")
+                findings[row] = Finding(
+                    "copy", score["new"], self.copy, "the upload is made of what the client was sent"
+                )
             else:
                 live.append(row)
         for row, (apart, other) in zip(live, _nearest(evidence.new[live]), strict=True):
             if apart < self.replica:
-                reason = f"its upload is client {clients[live[other]]}'s too"
+                reason = f"the upload is client {clients[live[other]]}'s too"
                 findings[row] = Finding("replica", apart, self.replica, reason)
         for rows in _tables([row for row in live if row not in findings]):
             explained = torch.maximum(_explained_by_others(evidence.new[rows]), evidence.agreement_with_last[rows])
@@ -99,7 +101,7 @@ class Guard:
             for row, share in zip(rows, explained.tolist(), strict=True):
                 scores[row]["explained"] = share
                 if share < by_chance < CLEAR:
-                    reason = "its upload has nothing in common with any other"
+                    reason = "the upload has nothing in common with any other"
                     findings[row] = Finding("content", share, by_chance, reason)
         return findings, scores
 
