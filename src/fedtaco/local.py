@@ -234,6 +234,26 @@ class _Clock:
         self.seconds += perf_counter() - self.began
 
 
+def rehearse(method: Method, assignment: Assignment, setting: Setting, memory: Memory) -> tuple[Memory, Memory]:
+    """What a client will send (as full vectors) and remember, by one step with a gradient of zeros."""
+    sent = assignment.broadcast
+    local = Local(
+        setting=setting,
+        start=sent.start,
+        received={**sent.vectors, **{name: values[0] for name, values in sent.scalars.items()}},
+        memory=memory,
+        steps=1,
+        gradient=torch.zeros_like,
+        full_gradient=torch.zeros_like,
+    )
+    if assignment.phase == "survey":
+        return method.decode(method.survey(local)), memory
+    local.correction = method.correction(local)
+    update = setting.local_lr * method.direction(sent.start, local)
+    upload, new_memory = method.finish(update, local)
+    return method.decode(upload), new_memory
+
+
 def at_home(named: Memory) -> Memory:
     return {name: tensor.to(HOME) for name, tensor in named.items()}
 

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from fedtaco.engines.base import Results
 from fedtaco.errors import InvalidInput
-from fedtaco.local import Assignment, Job, Reply, Worker, names_of
-from fedtaco.methods import Broadcast, Local, Memory, Method
+from fedtaco.local import Assignment, Job, Reply, Worker, names_of, rehearse
+from fedtaco.methods import Broadcast, Memory, Method
 
 TRIES = 2
 """How often a shift is run whose worker dies."""
@@ -82,7 +82,7 @@ class _Desk:
     @classmethod
     def of(cls, method: Method, assignment: Assignment, worker: Worker, memory: Memory, rows: int) -> _Desk:
         sent = assignment.broadcast
-        upload, new_memory = _rehearse(method, assignment, worker, memory)
+        upload, new_memory = rehearse(method, assignment, worker.plan.setting, memory)
         return cls(
             start=_shared(sent.start),
             buffers=_shared(assignment.buffers),
@@ -246,27 +246,6 @@ def _dismiss(members: list[tuple[BaseProcess, Connection]]) -> None:
     for process, _ in members:
         process.join()
     members.clear()
-
-
-def _rehearse(method: Method, assignment: Assignment, worker: Worker, memory: Memory) -> tuple[Memory, Memory]:
-    """What a client will send and remember, by one step with a gradient of zeros."""
-    sent = assignment.broadcast
-    numbers = {name: values[0] for name, values in sent.scalars.items()}
-    local = Local(
-        setting=worker.plan.setting,
-        start=sent.start,
-        received={**sent.vectors, **numbers},
-        memory=memory,
-        steps=1,
-        gradient=torch.zeros_like,
-        full_gradient=torch.zeros_like,
-    )
-    if assignment.phase == "survey":
-        return method.decode(method.survey(local)), memory
-    local.correction = method.correction(local)
-    update = worker.plan.setting.local_lr * method.direction(sent.start, local)
-    upload, new_memory = method.finish(update, local)
-    return method.decode(upload), new_memory
 
 
 def _shared(like: Tensor, rows: int | None = None) -> Tensor:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtaco.federation import RoundOutcome, State
+from fedtaco.federation import RoundOutcome
 from fedtaco.methods import Memory, Server
 from fedtaco.records import Arrays, RunFolder
+from fedtaco.rounds import State
 
 SHARE_OF_TIME = 0.03
 """How much of a run's time its checkpoints may take; a run that is killed redoes the rounds after the last one."""
