@@ -14,7 +14,6 @@ from torch import Tensor
 from fedtaco.data import Samples
 from fedtaco.device import HOME, quiet_torch
 from fedtaco.engines import Engine, SerialEngine
-from fedtaco.errors import RunStopped
 from fedtaco.evaluation import Evaluation, evaluate
 from fedtaco.local import Assignment, Job, Worker
 from fedtaco.methods import Memory, Method, Uploads
@@ -95,7 +94,7 @@ class Federation:
         results = self.engine.run(self.method, assignment, jobs)
         finite = finite_rows({**results.vectors, "buffers": results.buffers})
         if not finite.any():
-            raise self._diverged(assignment.round, "no client sent a finite upload")
+            raise self.coordinator.diverged(assignment.round, "no client sent a finite upload")
         clients = cohort[finite].tolist()
         uploads = Uploads(
             setting=self.plan.setting,
@@ -114,19 +113,13 @@ class Federation:
             dropped=dict.fromkeys(cohort[~finite].tolist(), "the upload is not finite"),
         )
 
-    def _diverged(self, number: int, reason: str) -> RunStopped:
-        return RunStopped(
-            f"Round {number} of {self.method.name}: {reason}, the run has diverged. Try a smaller local rate "
-            f"(it is {self.plan.setting.local_lr:g}) or a weaker correction."
-        )
-
     def _record(self, state: State, answers: Answers, began: float) -> RoundRecord:
         weights, output = state.server.weights, self.method.output(state.server)
         scores = self._evaluate(self.test, weights, state.buffers)
         held_out = self._evaluate(self.validation, weights, state.buffers)
         losses = [evaluation.loss or 0.0 for evaluation in (scores, held_out)]
         if not torch.isfinite(weights).all() or not all(map(math.isfinite, losses)):
-            raise self._diverged(state.round, "the global model's loss is not finite")
+            raise self.coordinator.diverged(state.round, "the global model's loss is not finite")
         timed = [seconds for seconds in answers.seconds.values() if seconds is not None]
         return RoundRecord(
             round=state.round,

@@ -97,6 +97,12 @@ class Coordinator:
         )
         return after if self.detector is None else self._judge(self.detector, after, uploads)
 
+    def diverged(self, number: int, reason: str) -> RunStopped:
+        return RunStopped(
+            f"Round {number} of {self.method.name}: {reason}, the run has diverged. Try a smaller local rate "
+            f"(it is {self.setting.local_lr:g}) or a weaker correction."
+        )
+
     def _judge(self, detector: Detector, state: State, uploads: Uploads) -> State:
         partial = self.cohort_size < self.setting.clients
         trust = detector.judge(state.trust, uploads, partial=partial)
@@ -117,12 +123,7 @@ def shares_by(counts: list[float]) -> Tensor:
 
 def client_records(state: State, answers: Answers) -> list[ClientRecord]:
     """One record for each client that was asked, in the order of the cohort."""
-    uploads = answers.uploads
-    geometry = uploads.geometry
-    measured = (geometry.alpha, geometry.cosines, geometry.norms, uploads.weights)
-    rows = zip(*(values.tolist() for values in measured), strict=True)
-    of_client = dict(zip(uploads.clients.tolist(), rows, strict=True))
-    records = []
+    of_client, records = _measured(answers.uploads), []
     for client in answers.cohort:
         alpha, cosine, norm, weight = of_client.get(client, (None, None, None, 0.0))
         records.append(
@@ -139,3 +140,13 @@ def client_records(state: State, answers: Answers) -> list[ClientRecord]:
             )
         )
     return records
+
+
+def _measured(uploads: Uploads) -> dict[int, tuple[float, ...]]:
+    """α, cosine, norm and weight of each client whose upload is used."""
+    if not len(uploads.clients):
+        return {}
+    geometry = uploads.geometry
+    measured = (geometry.alpha, geometry.cosines, geometry.norms, uploads.weights)
+    rows = zip(*(values.tolist() for values in measured), strict=True)
+    return dict(zip(uploads.clients.tolist(), rows, strict=True))

@@ -41,7 +41,7 @@ class Saving:
         known = self.saved.memories
         changed = {client: memory for client, memory in self.state.memories.items() if known.get(client) is not memory}
         self.folder.save_checkpoint(
-            self.state.round, _shared(self.state), {client: _arrays(memory) for client, memory in changed.items()}
+            self.state.round, shared_of(self.state), {client: _arrays(memory) for client, memory in changed.items()}
         )
         self.saved, ended = self.state, monotonic()
         self.not_before = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
@@ -67,7 +67,8 @@ def last_state(folder: RunFolder, fresh: State) -> State:
     )
 
 
-def _shared(state: State) -> Arrays:
+def shared_of(state: State) -> Arrays:
+    """All of a state but the clients' memories, as a checkpoint takes it."""
     groups: dict[str, Memory] = {
         "state": {"weights": state.server.weights, "buffers": state.buffers},
         "server": state.server.memory,
