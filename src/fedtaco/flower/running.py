@@ -244,11 +244,13 @@ class Running:
         newly = torch.nonzero(self.state.trust["expelled"] & ~before.trust["expelled"]).flatten().tolist()
         alpha = dict(zip(answers.uploads.clients.tolist(), answers.uploads.geometry.alpha.tolist(), strict=True))
         for client in newly:
+            strikes = int(self.state.trust["strikes"][client])
             log.warning(
-                "Round %d: %s is expelled: %d strikes%s; it gets no more messages.",
+                "Round %d: %s is expelled: %d strike%s%s; it gets no more messages.",
                 self.state.round,
                 self.members.name(client),
-                int(self.state.trust["strikes"][client]),
+                strikes,
+                "" if strikes == 1 else "s",
                 f", α {alpha[client]:.2f} in this round" if client in alpha else "",
             )
 
