@@ -169,11 +169,18 @@ class Loopback:
     def status(self, run_id: int) -> str:
         return str(self.flwr("ls", "lab", "--run-id", str(run_id))["runs"][0]["status"])
 
-    def wait_for_run(self, run_id: int, timeout: float) -> str:
-        """Wait until a run has ended; how it did. Asking Flower takes seconds, so its log is looked at meanwhile."""
-        deadline, ask_at = time.monotonic() + timeout, time.monotonic() + ASK_EVERY
+    def wait_for_run(self, run_id: int, timeout: float, tell: Callable[[str], None] | None = None) -> str:
+        """Wait until a run has ended; how it did. ``tell`` hears which replies came meanwhile.
+
+        Asking Flower takes seconds, so its log is looked at between two questions.
+        """
+        deadline, ask_at, heard = time.monotonic() + timeout, time.monotonic() + ASK_EVERY, 0
         while True:
             log = self.log_of("superlink").read_text(errors="replace")
+            replies = re.findall(r"Push replies from node_id=(\d+)", log)
+            for node in replies[heard:] if tell else ():
+                tell(f"A reply of node {node} is there.")
+            heard = len(replies)
             if re.search(rf"Finished task \d+ of run {run_id}", log) or time.monotonic() > ask_at:
                 ask_at = time.monotonic() + ASK_EVERY
                 if (status := self.status(run_id)).startswith("finished"):

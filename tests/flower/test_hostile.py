@@ -144,7 +144,7 @@ BAD = {
     "not a number": (filled(np.nan), "the upload is not finite"),
     "infinity": (filled(np.inf), "the upload is not finite"),
     "a norm that overflows": (filled(1e308), "the upload is not finite"),
-    "a huge norm": (filled(1e30), "the update's norm is 3.87e+30"),
+    "a huge norm": (filled(1e30), "the norm of update is 3.87e+30, the median's"),
     "another name": (
         lambda reply: [
             Message(RecordDict({**reply.content, "arrays": ArrayRecord({"upd": Array(np.zeros(15))})}), reply_to=reply)

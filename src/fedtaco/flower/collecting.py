@@ -16,8 +16,8 @@ from fedtaco.methods import Memory, Method, Setting, Uploads
 from fedtaco.rounds import Answers, shares_by
 from fedtaco.trust import finite_rows
 
-LONGEST = 1000.0
-"""How many times longer than the median an update may be."""
+LONGEST = 10_000.0
+"""How many times longer than the median of the round a vector may be."""
 NO_MARK = "it is not from fedtaco's client half"
 RAISED = "the client app raised an error"
 NOT_LOADED = "the client app cannot be loaded"
@@ -46,6 +46,7 @@ class Collecting:
         self.rows = {client: row for row, client in enumerate(cohort)}
         self.matrices: dict[str, Tensor] = {}
         self.counts: dict[int, float] = {}
+        self.norms: dict[str, dict[int, float]] = {}
         self.metrics: dict[int, Mapping[str, object]] = {}
         self.lost_memory: list[int] = []
         self.dropped: dict[int, str] = {}
@@ -111,6 +112,7 @@ class Collecting:
             if name not in self.matrices:
                 self.matrices[name] = matrix_for(len(self.cohort), tensor)
             self.matrices[name][self.rows[client]] = tensor
+            self.norms.setdefault(name, {})[client] = float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
         self.counts[client], self.metrics[client] = count, metrics
         if mark.get("lost-memory") is True:
             self.lost_memory.append(client)
@@ -132,18 +134,12 @@ class Collecting:
         return found
 
     def _drop_the_outsized(self) -> None:
-        if "update" not in self.matrices:
-            return
-        updates = self.matrices["update"]
-        norms = {client: float(torch.linalg.vector_norm(updates[self.rows[client]].double())) for client in self.counts}
-        lengths = torch.tensor([norm for norm in norms.values() if norm > 0], dtype=torch.float64)
-        if not len(lengths):
-            return
-        typical = float(lengths.median())
-        for client, norm in norms.items():
-            if norm > LONGEST * typical:
-                del self.counts[client]
-                self.dropped[client] = f"the update's norm is {norm:.3g}, the median's {typical:.3g}"
+        for name, norms in self.norms.items():
+            lengths = torch.tensor([norm for norm in norms.values() if norm > 0], dtype=torch.float64)
+            typical = float(lengths.median()) if len(lengths) else 0.0
+            for client in [client for client, norm in norms.items() if norm > LONGEST * typical]:
+                self.counts.pop(client, None)
+                self.dropped[client] = f"the norm of {name} is {norms[client]:.3g}, the median's {typical:.3g}"
 
 
 def error_reason(message: Message) -> str:
