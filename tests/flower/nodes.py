@@ -47,6 +47,9 @@ class Nodes(Grid):
             identities.append(identity)
         return identities
 
+    def asked(self, identity: str) -> int:
+        return next(m.metadata.dst_node_id for m in self.sent if m.metadata.message_id == identity)
+
     def reply(self, node: int, message: Message) -> Message:
         try:
             return self.apps[node](message, self.contexts[node])

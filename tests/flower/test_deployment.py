@@ -176,8 +176,8 @@ def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, trouble, 
     assert 1 <= done < 4
     lab.start_superlink()
     lab.wait_for_nodes(NODES)
-    assert lab.status(first) == "finished:failed"
     second = start(lab, app, out, method="scaffold", rounds=4, min_available_nodes=NODES)
     assert lab.wait_for_run(second, 240) == "finished:completed"
+    assert lab.status(first) == "finished:failed"
     assert f"Going on after round {done} of 4." in lab.said(second)
     assert_ends_as_simulated(lab, out, "scaffold", 4)

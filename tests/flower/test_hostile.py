@@ -16,6 +16,7 @@ from flwr.clientapp import ClientApp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nodes import client_app, run, small_model, small_nodes, small_strategy
+from sketches import SKETCHES
 
 import fedtaco
 from fedtaco import RunStopped
@@ -307,6 +308,39 @@ def test_an_empty_round_changes_nothing_and_the_run_goes_on(kind, lines):
     assert [record.weight for record in history.clients if record.round == 1] == [0.0] * 5
     assert "Round 1: no reply could be used; the model stays as it was." in lines
     assert not torch.equal(model_of(strategy)["weight"], small_model().weight)
+
+
+def test_a_survey_that_nobody_answers_is_an_empty_round(lines):
+    (mime,) = [sketch for sketch in SKETCHES if sketch.surveys]
+    nodes, strategy = small_nodes(), small_strategy(mime)
+
+    def tamper(node, reply):
+        answers_survey = reply.content[MARK]["phase"] == "survey"
+        return [] if answers_survey and reply.metadata.group_id == "2" else [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, 3)
+    assert [len(record.dropped) for record in strategy._run.recording.history] == [0, 5, 0]
+    assert len(nodes.sent) == 10 + 5 + 10
+    assert sum("no reply came within" in line for line in lines) == 5
+
+
+def test_flower_failing_to_deliver_a_reply_costs_that_reply(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    deliver = nodes.pull_messages
+
+    def failing(identities):
+        if any(nodes.asked(identity) == HOSTILE for identity in identities):
+            raise ValueError("Unexpected set of `children`.")
+        return deliver(identities)
+
+    nodes.pull_messages = failing
+    run(strategy, nodes, ROUNDS, timeout=20)
+    assert_equal(model_of(strategy), simulated(without=CLIENT))
+    assert (
+        sum(f"node {HOSTILE} " in line and "its reply cannot be read: Unexpected set" in line for line in lines)
+        == ROUNDS
+    )
 
 
 def plain_app():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -18,6 +17,8 @@ from fedtaco.trust import finite_rows
 
 LONGEST = 10_000.0
 """How many times longer than the median of the round a vector may be."""
+LARGEST = 1e300
+"""Beyond it a metric is no number; ``nan`` is none either."""
 NO_MARK = "it is not from fedtaco's client half"
 RAISED = "the client app raised an error"
 NOT_LOADED = "the client app cannot be loaded"
@@ -172,8 +173,9 @@ def short(text: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and math.isfinite(value) else None  # type: ignore[arg-type]  # it is a number
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if -LARGEST < value < LARGEST else None
 
 
 def _count(metrics: Mapping[str, object], key: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from time import monotonic, sleep
 from typing import TypeVar
@@ -15,6 +16,8 @@ GROUP = 8
 """How many messages are sent, or asked for, at once."""
 PAUSE = 0.5
 """Seconds between two looks for replies."""
+TRIES = 3
+"""How often a reply is asked for that Flower fails to deliver."""
 UNREADABLE = 0
 """Flower's code of an unknown error."""
 
@@ -28,6 +31,7 @@ class Exchange:
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.grid, self.timeout = grid, timeout
         self.asked: dict[str, Message] = {}
+        self.failures: Counter[str] = Counter()
 
     def node_of(self, reply: Message) -> int:
         """Who was asked what this answers; an error that Flower itself reports does not name its node."""
@@ -37,6 +41,7 @@ class Exchange:
     def replies(self, messages: Sequence[Message]) -> Iterator[Message]:
         """Send, then wait for replies until all are there or the time is up."""
         self.asked = {}
+        self.failures.clear()
         for group in _groups(messages):
             for identity, message in zip(self.grid.push_messages(group), group, strict=False):
                 if identity:
@@ -63,6 +68,9 @@ class Exchange:
             yield from self.grid.pull_messages(identities)
         except Exception as error:
             if len(identities) == 1:
+                self.failures[identities[0]] += 1
+                if self.failures[identities[0]] < TRIES:
+                    return
                 problem = Error(UNREADABLE, f"its reply cannot be read: {error}")
                 yield Message(problem, reply_to=self.asked[identities[0]])
                 return

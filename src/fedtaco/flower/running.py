@@ -60,6 +60,9 @@ class Running:
     templates: dict[str, Memory] = field(default_factory=dict)
     strangers: set[int] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.kept = self.state
+
     # A round
 
     def begin_round(self) -> None:
@@ -72,11 +75,14 @@ class Running:
         """The first phase of a method that has two; whether anybody answered."""
         for reply in self.exchange.replies(self.messages(self.coordinator.question(self.state), config)):
             self.take(reply)
-        answers = self._answers()
-        if len(answers.uploads.clients):
-            with quiet_torch():
-                self.state = self.coordinator.absorb(self.state, answers)
-        return len(answers.uploads.clients) > 0
+        answers = self.answers = self._answers()
+        self.collecting = None
+        if not len(answers.uploads.clients):
+            return False
+        self.answers = None
+        with quiet_torch():
+            self.state = self.coordinator.absorb(self.state, answers)
+        return True
 
     def order(self) -> Assignment:
         return self.coordinator.order(self.state, torch.tensor(self.cohort))
@@ -130,8 +136,9 @@ class Running:
 
     def conclude(self) -> MetricRecord | None:
         """Aggregate what was taken; a round without a usable reply changes nothing."""
-        before, answers = self.state, self._answers()
-        if not len(answers.uploads.clients):
+        before, collecting = self.state, self.collecting
+        answers = self.answers = self.answers or self._answers()
+        if collecting is None or not len(answers.uploads.clients):
             self.state = replace(before, round=before.round + 1)
             log.warning("Round %d: no reply could be used; the model stays as it was.", self.state.round)
             return None
@@ -142,8 +149,7 @@ class Running:
         for client in answers.uploads.clients.tolist():
             self.members.answered[client] = self.state.round
         self._tell_expelled(before, answers)
-        assert self.collecting is not None
-        return self.collecting.mean_metrics(answers)
+        return collecting.mean_metrics(answers)
 
     def end_round(self, accuracy: float | None, loss: float | None) -> None:
         """Record the round and keep a checkpoint."""
@@ -158,12 +164,15 @@ class Running:
             cohort=len(self.cohort),
             dropped=dict(self.answers.dropped),
         )
+        self.kept = self.state
         self.recording.keep(self.state, self.members, record, client_records(self.state, self.answers))
 
     def end(self, stopped: str | None) -> None:
-        weights, output = self.state.server.weights, self.coordinator.method.output(self.state.server)
-        model = self.model.trained(weights, self.state.buffers)
-        other = model if output is weights else self.model.trained(output, self.state.buffers)
+        """Keep the model of the last round that was recorded, and say how the run ended."""
+        server, buffers = self.kept.server, self.kept.buffers
+        output = self.coordinator.method.output(server)
+        model = self.model.trained(server.weights, buffers)
+        other = model if output is server.weights else self.model.trained(output, buffers)
         self.recording.end(self.coordinator.method.name, Result(self.recording.history, model, other), stopped)
 
     # What there is
@@ -213,7 +222,6 @@ class Running:
                 self.members.name(client),
                 self.members.answered[client],
             )
-        self.answers = answers
         self._require_the_client_half(answers)
         return answers
 

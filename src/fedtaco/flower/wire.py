@@ -138,8 +138,9 @@ def mark_of(message: Message) -> Mapping[str, object] | None:
 
 
 def metrics_of(content: RecordDict) -> Mapping[str, object]:
-    found = content.get("metrics")
-    return cast(Mapping[str, object], found) if isinstance(found, MetricRecord) else {}
+    """The first record of metrics, under whatever name; none if there is no such record."""
+    found = (record for record in content.values() if isinstance(record, MetricRecord))
+    return cast(Mapping[str, object], next(found, {}))
 
 
 def as_record(named: Memory) -> ArrayRecord:
