@@ -87,7 +87,7 @@ class Loopback:
                 raise RuntimeError(f"The SuperLink has ended: {tail(self.log_of('superlink'))}")
             return is_open(self.port)
 
-        wait_until(listens, 60, "the SuperLink to listen", self.log_of("superlink"))
+        wait_until(listens, 120, "the SuperLink to listen", self.log_of("superlink"))
 
     def register(self, name: str) -> None:
         """Make a key for a node and tell the SuperLink about it."""
@@ -119,7 +119,7 @@ class Loopback:
         return f'partition-id={place} num-partitions={count} memory-dir="{self.folder}/memory{place}"'
 
     def wait_for_nodes(self, count: int) -> None:
-        wait_until(lambda: len(self.online()) >= count, 90, f"{count} nodes", self.log_of("superlink"))
+        wait_until(lambda: len(self.online()) >= count, 150, f"{count} nodes", self.log_of("superlink"))
 
     def online(self) -> list[int]:
         nodes = self.flwr("supernode", "list", "lab")["nodes"]

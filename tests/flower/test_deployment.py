@@ -107,7 +107,7 @@ def assert_ends_as_simulated(lab, out, method, rounds):
 
 def test_taco_across_three_nodes_ends_where_the_simulator_does(lab, app, tmp_path):
     run = start(lab, app, tmp_path / "run", min_available_nodes=NODES)
-    assert lab.wait_for_run(run, 180) == "finished:completed"
+    assert lab.wait_for_run(run, 300) == "finished:completed"
     assert_ends_as_simulated(lab, tmp_path / "run", "taco", 3)
     said = lab.said(run)
     assert "Weighting: uniform" in said
@@ -133,7 +133,7 @@ def test_a_wrong_key_and_a_missing_certificate_are_refused(lab, folder):
 def test_a_client_that_raises_costs_its_reply(lab, app, trouble, tmp_path):
     (trouble / "raise-1").touch()
     run = start(lab, app, tmp_path / "run", rounds=2, min_available_nodes=NODES)
-    assert lab.wait_for_run(run, 180) == "finished:completed"
+    assert lab.wait_for_run(run, 300) == "finished:completed"
     client = places(lab).index(1)
     history = RunFolder(tmp_path / "run").history()
     for record in history:
@@ -147,16 +147,16 @@ def test_a_node_killed_in_a_round_is_done_without_and_rejoins(lab, app, trouble,
     out, client = tmp_path / "run", places(lab).index(2)
     (trouble / "wait-2").touch()
     run = start(lab, app, out, rounds=4)
-    wait_for((trouble / "waits-2").exists, 90, "node2 to begin its work")
+    wait_for((trouble / "waits-2").exists, 150, "node2 to begin its work")
     lab.kill("node2")
     wait_for(lambda: rounds_of(out) == 1, 150, "the first round to end without node2")
     (trouble / "wait-2").unlink()
     (trouble / "wait-0").touch()
-    wait_for((trouble / "waits-0").exists, 90, "a round that waits for node2 to come back")
+    wait_for((trouble / "waits-0").exists, 150, "a round that waits for node2 to come back")
     lab.start_node("node2", lab.config_of(2, NODES))
     lab.wait_for_nodes(NODES)
     (trouble / "wait-0").unlink()
-    assert lab.wait_for_run(run, 180) == "finished:completed"
+    assert lab.wait_for_run(run, 300) == "finished:completed"
     history = RunFolder(out).history()
     assert list(history[0].dropped) == [client]
     last = [record.client for record in history.clients if record.round == 4 and record.weight > 0]
@@ -167,9 +167,9 @@ def test_a_node_killed_in_a_round_is_done_without_and_rejoins(lab, app, trouble,
 def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, trouble, tmp_path):
     out = tmp_path / "run"
     first = start(lab, app, out, method="scaffold", rounds=4, min_available_nodes=NODES)
-    wait_for(lambda: rounds_of(out) >= 1, 120, "a finished round")
+    wait_for(lambda: rounds_of(out) >= 1, 150, "a finished round")
     (trouble / "wait-0").touch()
-    wait_for((trouble / "waits-0").exists, 90, "node0 to be at work")
+    wait_for((trouble / "waits-0").exists, 150, "node0 to be at work")
     lab.kill("superlink")
     (trouble / "wait-0").unlink()
     done = rounds_of(out)
@@ -177,7 +177,7 @@ def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, trouble, 
     lab.start_superlink()
     lab.wait_for_nodes(NODES)
     second = start(lab, app, out, method="scaffold", rounds=4, min_available_nodes=NODES)
-    assert lab.wait_for_run(second, 240) == "finished:completed"
+    assert lab.wait_for_run(second, 300) == "finished:completed"
     assert lab.status(first) == "finished:failed"
     assert f"Going on after round {done} of 4." in lab.said(second)
     assert_ends_as_simulated(lab, out, "scaffold", 4)

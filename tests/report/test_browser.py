@@ -248,3 +248,14 @@ def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
     print(f"{out.stat().st_size / 1e6:.1f} MB, drawn after {openings} ms")
     assert min(openings) < 3000
     assert complaints(browser) == []
+
+
+def test_a_run_whose_labels_are_not_known_says_so(browser, tmp_path):
+    write_run(tmp_path / "run", classes=0)
+    out = tmp_path / "report.html"
+    write_report(find_runs(tmp_path), out)
+    opened(browser, out.as_uri())
+    assert not element(browser, "#labels").is_displayed()
+    assert element(browser, "#labels-note").text == "Not known: what a node holds does not leave it."
+    assert element(browser, "#heat .hm image").is_displayed()
+    assert complaints(browser) == []

@@ -50,7 +50,7 @@ class Recording:
             self.folder.append(record, clients)
             self.folder.save_checkpoint(state.round, {**shared_of(state), **members.stored()}, {})
 
-    def end(self, method: str, result: Result, stopped: str | None) -> None:
+    def end(self, method: str, nodes: list[int], result: Result, stopped: str | None) -> None:
         if self.folder is None:
             return
         run = {"method": method, "dataset": self.config["dataset"], "seed": self.config["seed"]}
@@ -58,6 +58,7 @@ class Recording:
             "parameters": self.config["parameters"],
             "partition_notes": [],
             "engine": f"flower, on {self.clients} nodes",
+            "nodes": nodes,
             "stopped": stopped,
         }
         finish(self.folder, result, {**run, **notes, **summarize(self.history, self.config["target"], self.split)})

@@ -115,12 +115,12 @@ class Running:
                 numbers={name: float(column[row]) for name, column in assignment.broadcast.scalars.items()},
             )
             content = RecordDict({**vectors, "config": ConfigRecord({**config, **task.config()})})
-            messages.append(self.message(content, client, MessageType.TRAIN))
+            messages.append(self.message(content, client, MessageType.TRAIN, assignment.round))
         return messages
 
-    def message(self, content: RecordDict, client: int, kind: str) -> Message:
-        node, group = self.members.nodes[client], str(self.state.round + 1)
-        return Message(content, node, kind, ttl=self.exchange.timeout, group_id=group)
+    def message(self, content: RecordDict, client: int, kind: str, number: int) -> Message:
+        """A message of a round to a client, which expires when its reply is no longer awaited."""
+        return Message(content, self.members.nodes[client], kind, ttl=self.exchange.timeout, group_id=str(number))
 
     def take(self, reply: Message) -> None:
         """Take a reply in, or say why it cannot be used."""
@@ -173,7 +173,8 @@ class Running:
         output = self.coordinator.method.output(server)
         model = self.model.trained(server.weights, buffers)
         other = model if output is server.weights else self.model.trained(output, buffers)
-        self.recording.end(self.coordinator.method.name, Result(self.recording.history, model, other), stopped)
+        result = Result(self.recording.history, model, other)
+        self.recording.end(self.coordinator.method.name, self.members.nodes, result, stopped)
 
     # What there is
 

@@ -191,7 +191,7 @@ class FedStrategy(Strategy):
         chosen = sorted(order[: cohort_size(self.fraction_evaluate, len(present))].tolist())
         told = ConfigRecord({**config, "server-round": server_round})
         content = RecordDict({"arrays": arrays, "config": told})
-        return [run.message(content, present[place], MessageType.EVALUATE) for place in chosen]
+        return [run.message(content, present[place], MessageType.EVALUATE, server_round) for place in chosen]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The mean of what the nodes measured."""
