@@ -113,7 +113,7 @@ class Collecting:
             if name not in self.matrices:
                 self.matrices[name] = matrix_for(len(self.cohort), tensor)
             self.matrices[name][self.rows[client]] = tensor
-            self.norms.setdefault(name, {})[client] = float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+            self.norms.setdefault(name, {})[client] = float(torch.linalg.vector_norm(tensor))
         self.counts[client], self.metrics[client] = count, metrics
         if mark.get("lost-memory") is True:
             self.lost_memory.append(client)
