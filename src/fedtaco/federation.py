@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
@@ -16,9 +16,9 @@ from fedtaco.device import HOME, quiet_torch
 from fedtaco.engines import Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, evaluate
 from fedtaco.local import Assignment, Job, Worker
-from fedtaco.methods import Memory, Method, Uploads
+from fedtaco.methods import Method, Uploads
 from fedtaco.records import ClientRecord, RoundRecord
-from fedtaco.rounds import Answers, Coordinator, State, client_records, cohort_size, shares_by
+from fedtaco.rounds import Answers, Conclusion, Coordinator, State, cohort_size, shares_by
 from fedtaco.trust import Detector, finite_rows
 
 Weighting = Literal["uniform", "samples"]
@@ -80,40 +80,41 @@ class Federation:
         coordinator = self.coordinator
         cohort = coordinator.cohort(state)
         if self.method.surveys:
-            state = coordinator.absorb(state, self._ask(coordinator.question(state), cohort, state.memories))
-        answers = self._ask(coordinator.order(state, cohort), cohort, state.memories)
-        after = coordinator.conclude(state, answers)
-        record = self._record(after, answers, began)
-        return RoundOutcome(after, record, client_records(after, answers))
+            state = coordinator.absorb(state, self._ask(coordinator.question(state), cohort, state))
+        order = coordinator.order(state, cohort)
+        concluded = coordinator.conclude(state, order, self._ask(order, cohort, state))
+        return RoundOutcome(concluded.state, self._record(concluded, began), concluded.client_records())
 
-    def _ask(self, assignment: Assignment, cohort: Tensor, memories: Mapping[int, Memory]) -> Answers:
+    def _ask(self, assignment: Assignment, cohort: Tensor, state: State) -> Answers:
         """Have the cohort work, and keep the uploads that are finite."""
         fresh = self.method.client_memory(assignment.broadcast.start, self.plan.setting)
         asked = cohort.tolist()
-        jobs = [Job(row, client, self.steps[client], memories.get(client, fresh)) for row, client in enumerate(asked)]
+        jobs = [
+            Job(row, client, self.steps[client], state.memories.get(client, fresh)) for row, client in enumerate(asked)
+        ]
         results = self.engine.run(self.method, assignment, jobs)
         finite = finite_rows({**results.vectors, "buffers": results.buffers})
         if not finite.any():
             raise self.coordinator.diverged(assignment.round, "no client sent a finite upload")
-        clients = cohort[finite].tolist()
-        uploads = Uploads(
-            setting=self.plan.setting,
-            clients=cohort[finite],
-            vectors={n: t if finite.all() else t[finite] for n, t in results.vectors.items()},
-            steps=torch.tensor([self.steps[client] for client in clients]),
-            shares=shares_by([len(self.clients[c]) if self.weighting == "samples" else 1 for c in clients]),
-        )
-        remembered = dict(zip(asked, results.memories, strict=True))
-        return Answers(
+        remembered = zip(asked, results.memories, finite.tolist(), strict=True)
+        answers = Answers(
             cohort=asked,
-            uploads=uploads,
-            buffers=results.buffers[finite],
-            memories={client: remembered[client] for client in clients if remembered[client]},
+            uploads=Uploads(
+                setting=self.coordinator.setting_of(state),
+                clients=cohort,
+                vectors=results.vectors,
+                steps=torch.tensor([self.steps[client] for client in asked]),
+                shares=shares_by([len(self.clients[c]) if self.weighting == "samples" else 1 for c in asked]),
+            ),
+            buffers=results.buffers,
+            memories={client: memory for client, memory, used in remembered if used and memory},
             seconds=dict(zip(asked, results.seconds, strict=True)),
-            dropped=dict.fromkeys(cohort[~finite].tolist(), "the upload is not finite"),
+            dropped={},
         )
+        return answers.leaving_out(~finite, dict.fromkeys(asked, "its upload is not finite"))
 
-    def _record(self, state: State, answers: Answers, began: float) -> RoundRecord:
+    def _record(self, concluded: Conclusion, began: float) -> RoundRecord:
+        state, answers = concluded.state, concluded.answers
         weights, output = state.server.weights, self.method.output(state.server)
         scores = self._evaluate(self.test, weights, state.buffers)
         held_out = self._evaluate(self.validation, weights, state.buffers)
@@ -133,6 +134,7 @@ class Federation:
             class_accuracy=scores.class_accuracy,
             cohort=len(answers.cohort),
             dropped=dict(answers.dropped),
+            decisions=concluded.decisions,
         )
 
     def _evaluate(self, samples: Samples | None, weights: Tensor, buffers: Tensor) -> Evaluation:

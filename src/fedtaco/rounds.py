@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtaco.errors import RunStopped
+from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.local import Assignment
-from fedtaco.methods import Broadcast, Memory, Method, Server, Setting, Uploads, weighted_sum
+from fedtaco.methods import Broadcast, Departure, Memory, Method, Server, Setting, Uploads, weighted_sum
 from fedtaco.randomness import generator
-from fedtaco.records import ClientRecord
-from fedtaco.trust import Detector
-from fedtaco.trust.detector import clean_record
+from fedtaco.records import ClientRecord, Decision
+from fedtaco.trust import Case, Detector, clean_record
 
 
 @dataclass(frozen=True)
@@ -27,20 +26,69 @@ class State:
     memories: Mapping[int, Memory]
     trust: Memory
 
+    @property
+    def members(self) -> int:
+        """How many clients are not expelled."""
+        return int((~self.trust["expelled"]).sum())
+
 
 @dataclass(frozen=True)
 class Answers:
-    """What a cohort sent: the uploads that can be used, and why others cannot."""
+    """What a cohort sent: the uploads that are used, and why others are not."""
 
     cohort: list[int]
     uploads: Uploads
     buffers: Tensor
     """A row for each upload."""
     memories: Mapping[int, Memory]
-    """What each client whose upload is used remembers, where the server keeps it."""
+    """What clients remember, where the server knows it."""
     seconds: Mapping[int, float | None]
     dropped: Mapping[int, str]
-    """Clients whose upload cannot be used, with the reason."""
+    """Whose uploads are not used, and why."""
+
+    def leaving_out(self, rows: Tensor, reasons: Mapping[int, str]) -> Answers:
+        """Without those of the uploads, for the reasons that are given by client."""
+        if not rows.any():
+            return self
+        kept = torch.nonzero(~rows).flatten().tolist()
+        gone = self.uploads.clients[rows].tolist()
+        return replace(
+            self,
+            uploads=self.uploads.only(kept),
+            buffers=self.buffers[kept],
+            dropped={**self.dropped, **{client: reasons[client] for client in gone}},
+        )
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A round from the server's side: the state after it, what was used, and what the detector decided."""
+
+    state: State
+    answers: Answers
+    decisions: list[Decision]
+    scores: Mapping[int, Mapping[str, float]]
+
+    def client_records(self) -> list[ClientRecord]:
+        """One record for each client that was asked, in the order of the cohort."""
+        of_client, records, trust = _measured(self.answers.uploads), [], self.state.trust
+        for client in self.answers.cohort:
+            alpha, cosine, norm, weight = of_client.get(client, (None, None, None, 0.0))
+            records.append(
+                ClientRecord(
+                    round=self.state.round,
+                    client=client,
+                    alpha=alpha,
+                    cosine=cosine,
+                    norm=norm,
+                    weight=weight,
+                    seconds=self.answers.seconds.get(client),
+                    strikes=int(trust["strikes"][client]),
+                    expelled=bool(trust["expelled"][client]),
+                    scores=self.scores.get(client, {}),
+                )
+            )
+        return records
 
 
 @dataclass(frozen=True)
@@ -53,20 +101,29 @@ class Coordinator:
     cohort_size: int
     detector: Detector | None = None
 
+    def __post_init__(self) -> None:
+        if self.detector is not None and not self.method.inspectable:
+            raise InvalidInput(f"No detector can judge the uploads of {self.method.name}; use --detector off.")
+
     def begin(self, weights: Tensor, buffers: Tensor) -> State:
         """The state before the first round."""
         server = Server(weights, self.method.server_memory(weights, self.setting))
-        return State(0, server, buffers, {}, clean_record(self.setting.clients))
+        trust = (
+            clean_record(self.setting.clients)
+            if self.detector is None
+            else self.detector.begin(self.method, weights, self.setting)
+        )
+        return State(0, server, buffers, {}, trust)
 
     def cohort(self, state: State, available: Tensor | None = None) -> Tensor:
         """The clients of the next round, of those that are ``available``; all are unless told otherwise."""
         number = state.round + 1
-        stays = ~state.trust["expelled"]
-        if not stays.any():
+        if state.members == 0:
             raise RunStopped(
                 f"Round {number} of {self.method.name}: the detector has expelled every client. "
-                "Raise taco.kappa or taco.max_strikes, or use --detector off."
+                "Raise taco.kappa or taco.max_strikes, or use --detector guard or off."
             )
+        stays = ~state.trust["expelled"]
         active = torch.nonzero(stays if available is None else stays & available).flatten()
         if self.cohort_size >= len(active):
             return active
@@ -84,18 +141,29 @@ class Coordinator:
         """What the cohort is to train on."""
         return Assignment("train", state.round + 1, self.method.broadcast(state.server, cohort), state.buffers)
 
-    def conclude(self, state: State, answers: Answers) -> State:
-        """The state after the round, with whoever the detector expels."""
+    def setting_of(self, state: State) -> Setting:
+        """The constants that formulas name, with the clients that are not expelled."""
+        return replace(self.setting, clients=state.members)
+
+    def conclude(self, state: State, order: Assignment, answers: Answers) -> Conclusion:
+        """Judge the uploads if there is a detector, aggregate those that are used, let expelled clients go."""
+        trust, decisions, scores = state.trust, list[Decision](), dict[int, Mapping[str, float]]()
+        memories = {**state.memories, **answers.memories}
+        if self.detector is not None:
+            verdict = self.detector.judge(trust, self._case(order, answers))
+            trust, decisions = verdict.memory, list(verdict.decisions)
+            scores = dict(zip(answers.uploads.clients.tolist(), verdict.scores, strict=True))
+            answers = answers.leaving_out(verdict.left_out, {one.client: one.reason for one in decisions})
         uploads = answers.uploads
         uploads.weights = self.method.weigh(state.server, uploads)
         after = State(
-            round=state.round + 1,
+            round=order.round,
             server=self.method.aggregate(state.server, uploads),
             buffers=weighted_sum(uploads.weights, answers.buffers),
-            memories={**state.memories, **answers.memories},
-            trust=state.trust,
+            memories=memories,
+            trust=trust,
         )
-        return after if self.detector is None else self._judge(self.detector, after, uploads)
+        return Conclusion(self._without_expelled(after, state), answers, decisions, scores)
 
     def diverged(self, number: int, reason: str) -> RunStopped:
         return RunStopped(
@@ -103,12 +171,19 @@ class Coordinator:
             f"(it is {self.setting.local_lr:g}) or a weaker correction."
         )
 
-    def _judge(self, detector: Detector, state: State, uploads: Uploads) -> State:
+    def _case(self, order: Assignment, answers: Answers) -> Case:
+        rows = [answers.cohort.index(client) for client in answers.uploads.clients.tolist()]
+        scalars = {name: values[rows] for name, values in order.broadcast.scalars.items()}
         partial = self.cohort_size < self.setting.clients
-        trust = detector.judge(state.trust, uploads, partial=partial)
-        newly = torch.nonzero(trust["expelled"] & ~state.trust["expelled"]).flatten()
-        server = self.method.without(state.server, newly) if len(newly) else state.server
-        return replace(state, server=server, trust=trust)
+        return Case(self.method, replace(order.broadcast, scalars=scalars), answers.uploads, order.round, partial)
+
+    def _without_expelled(self, state: State, before: State) -> State:
+        newly = torch.nonzero(state.trust["expelled"] & ~before.trust["expelled"]).flatten()
+        if len(newly) == 0:
+            return state
+        fresh = self.method.client_memory(state.server.weights, self.setting)
+        memories = {client: state.memories.get(client, fresh) for client in newly.tolist()}
+        return replace(state, server=self.method.without(state.server, Departure(newly, before.members, memories)))
 
 
 def cohort_size(participation: float, clients: int) -> int:
@@ -119,27 +194,6 @@ def shares_by(counts: list[float]) -> Tensor:
     """What each upload counts, in proportion to these numbers."""
     shares = torch.tensor(counts, dtype=torch.float64)
     return shares / shares.sum()
-
-
-def client_records(state: State, answers: Answers) -> list[ClientRecord]:
-    """One record for each client that was asked, in the order of the cohort."""
-    of_client, records = _measured(answers.uploads), []
-    for client in answers.cohort:
-        alpha, cosine, norm, weight = of_client.get(client, (None, None, None, 0.0))
-        records.append(
-            ClientRecord(
-                round=state.round,
-                client=client,
-                alpha=alpha,
-                cosine=cosine,
-                norm=norm,
-                weight=weight,
-                seconds=answers.seconds.get(client),
-                strikes=int(state.trust["strikes"][client]),
-                expelled=bool(state.trust["expelled"][client]),
-            )
-        )
-    return records
 
 
 def _measured(uploads: Uploads) -> dict[int, tuple[float, ...]]:

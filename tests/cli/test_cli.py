@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fedtaco.cli.main import main
+from fedtaco.errors import InvalidInput
 
 QUICK = ["--rounds", "2", "--local-steps", "2"]
 
@@ -107,6 +109,18 @@ def test_an_interrupt_says_how_to_go_on(fedtaco, monkeypatch):
     done = fedtaco("run", *QUICK)
     assert done.returncode == 130
     assert "--resume goes on" in done.stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_a_sentence_without_its_place_in_the_code(fedtaco, monkeypatch):
+    def warn(*_, **__):
+        warnings.warn("Worker [7] died.", RuntimeWarning, stacklevel=1)
+        raise InvalidInput("That was all.")
+
+    monkeypatch.setattr("fedtaco.cli.actions.run_experiment", warn)
+    done = fedtaco("run")
+    assert done.returncode == 2
+    assert [line for line in done.stderr.splitlines() if line.strip()] == ["Worker [7] died.", "Error: That was all."]
 
 
 def test_methods_are_listed_with_their_cost(fedtaco):

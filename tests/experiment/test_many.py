@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -83,6 +84,21 @@ def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
     good, wild = run_all(runs, Manner(), Diary())
     assert good["stopped"] is None
     assert "diverged" in wild["stopped"]
+
+
+def test_a_warning_in_a_run_is_the_callers(tmp_path, monkeypatch):
+    """Two runs that warn alike are heard."""
+    monkeypatch.setattr("torch.__version__", "2.4.0")
+    runs = planned(tmp_path, 2)
+    run_all(runs, Manner(), Diary())
+    monkeypatch.undo()
+    for _, path in runs:
+        for left in ("checkpoint/manifest.json", "summary.json", "rounds.jsonl", "clients.jsonl"):
+            (path / left).unlink()
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        run_all(runs, Manner(resume=True), Diary())
+    assert [str(one.message).startswith("A run that was begun with torch 2.4.0 goes on") for one in heard] == [True] * 2
 
 
 def test_an_error_in_a_run_is_the_callers(tmp_path):

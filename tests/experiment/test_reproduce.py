@@ -167,3 +167,14 @@ def test_marks_are_the_papers():
     assert shown == {"fedavg": "20 s, 1.00×", "slow": "40 s, 2.00× ○", "near": "50+", "far": "×"}
     paper = replace(base, paper=[19.58, 0.0, "x"])
     assert grid_of(Reproduction("n", "t", "rounds", [paper], [], 1)).rows == [["fedavg", "80.00, 10 (19.58 ± 0.00, ×)"]]
+
+
+@pytest.mark.parametrize(("view", "out"), [("rounds", "run"), ("update-time", "run"), ("update-time", "file")])
+def test_a_place_that_is_taken_is_refused_before_anything_is_run(view, out, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").write_text("schema = 1\n")
+    (tmp_path / "file").touch()
+    preset = read_preset("digits", DIGITS.format(view=view))
+    jobs, cuts = plan_reproduction(preset, Scale("smoke"))
+    with pytest.raises(InvalidInput, match=r"holds a single run|is a file; name a folder"):
+        reproduce(preset, jobs, cuts, tmp_path / out, Manner(), Watcher())

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import platform
 import random
+import re
 import resource
+import shutil
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -146,14 +150,85 @@ def test_a_checkpoint_of_another_version_is_refused_with_the_difference(tmp_path
         fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", resume=True, **SETTINGS)
 
 
-def test_a_damaged_checkpoint_is_told(tmp_path):
-    fedtaco.run("scaffold", out=tmp_path / "run", engine="serial", **SETTINGS)
+def stopped_after(number, out):
+    def on_round(record):
+        if record.round == number:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        fedtaco.run("taco", out=out, engine="serial", resume=True, on_round=on_round, **SETTINGS)
+
+
+def test_versions_are_recorded_and_others_are_told(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with monkeypatch.context() as older:
+        older.setattr("torch.__version__", "2.4.0")
+        stopped_after(3, out)
+    (first,) = RunFolder(out).config()["ran_by"]["versions"]
+    here = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    assert first == {**here, "from_round": 1, "torch": "2.4.0"}
+    words = rf"was begun with torch 2\.4\.0 goes on with torch {re.escape(torch.__version__)}: its last bits may differ"
+    with pytest.warns(RuntimeWarning, match=words):
+        stopped_after(5, out)
+    assert RunFolder(out).config()["ran_by"]["versions"] == [first, {**here, "from_round": 4}]
+    fedtaco.run("taco", out=out, engine="serial", resume=True, **SETTINGS)
+    assert RunFolder(out).config()["ran_by"]["versions"] == [first, {**here, "from_round": 4}]
+    assert_same_end(out, fedtaco.run("taco", engine="serial", **SETTINGS))
+
+
+def test_a_folder_without_versions_goes_on_and_keeps_those_it_goes_on_with(tmp_path):
+    out = tmp_path / "run"
+    stopped_after(3, out)
+    folder = RunFolder(out)
+    ran_by = folder.config()["ran_by"]
+    del ran_by["versions"]
+    folder.record_how(ran_by)
+    fedtaco.run("taco", out=out, engine="serial", resume=True, **SETTINGS)
+    (only,) = folder.config()["ran_by"]["versions"]
+    assert only["from_round"] == 4
+
+
+@pytest.mark.parametrize(
+    "manifest", ["[]", "3", "{}", '{"shared": "a", "clients": {}}', '{"clients": []}', "\xff", '{"round": 1', None]
+)
+def test_a_damaged_checkpoint_is_told(manifest, tmp_path):
     folder = tmp_path / "run"
+    fedtaco.run("scaffold", out=folder, engine="serial", **SETTINGS)
     (folder / "summary.json").unlink()
-    shared = next((folder / "checkpoint").glob("shared-*"))
-    shared.write_bytes(shared.read_bytes()[:100])
-    with pytest.raises(InvalidInput, match=r"checkpoint is damaged .* start the run again"):
+    if manifest is None:
+        shared = next((folder / "checkpoint").glob("shared-*"))
+        shared.write_bytes(shared.read_bytes()[:100])
+    else:
+        (folder / "checkpoint" / "manifest.json").write_text(manifest, encoding="latin-1")
+    with pytest.raises(InvalidInput, match=r"checkpoint is damaged: .*; start the run again"):
         fedtaco.run("scaffold", out=folder, engine="serial", resume=True, **SETTINGS)
+
+
+@pytest.mark.parametrize("file", ["rounds.jsonl", "clients.jsonl"])
+@pytest.mark.parametrize("line", ["3\n", "{}\n", "\xff\n", '{"round": 1, "surprise": 2}\n', "[]\n"])
+def test_damaged_records_are_told(file, line, tmp_path):
+    folder = tmp_path / "run"
+    fedtaco.run("fedavg", out=folder, engine="serial", **SETTINGS)
+    with (folder / file).open("a", encoding="latin-1") as records:
+        records.write(line)
+    with pytest.raises(InvalidInput, match=rf"{file} is damaged"):
+        fedtaco.run("fedavg", out=folder, engine="serial", resume=True, **SETTINGS)
+
+
+def test_a_lost_checkpoint_is_begun_anew(tmp_path):
+    folder = tmp_path / "run"
+    stopped_after(3, folder)
+    shutil.rmtree(folder / "checkpoint")
+    fedtaco.run("taco", out=folder, engine="serial", resume=True, **SETTINGS)
+    assert_same_end(folder, fedtaco.run("taco", engine="serial", **SETTINGS))
+
+
+def test_a_disk_too_full_for_a_checkpoint_gives_a_sentence(tmp_path):
+    out = tmp_path / "run"
+    in_a_process("scaffold", "serial", out, limit=20_000).join()
+    assert (out / "sentence.txt").read_text().startswith(f"Cannot write to {out}: ")
+    in_a_process("scaffold", "serial", out).join()
+    assert_same_end(out, fedtaco.run("scaffold", engine="serial", **SETTINGS))
 
 
 def test_a_full_disk_gives_a_sentence_and_loses_no_finished_round(tmp_path):

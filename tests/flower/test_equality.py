@@ -7,11 +7,16 @@ import torch
 from nodes import Nodes, arrays, client_app, run, small_model, small_nodes, small_strategy
 from sketches import SKETCHES
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 import fedtaco
+from fedtaco.federation import Federation
 from fedtaco.flower import FedStrategy
-from fedtaco.methods import METHODS
+from fedtaco.local import Plan, Worker
+from fedtaco.methods import METHODS, Setting
+from fedtaco.models import FlatModel
 from fedtaco.testing.small import LOCAL_LR, STEPS, skewed_clients
+from fedtaco.trust import PaperDetector
 
 ROUNDS = 5
 
@@ -68,3 +73,33 @@ def test_a_model_with_buffers_and_dropout():
     )
     assert_same_model(result, simulation)
     assert not torch.equal(result.arrays.to_torch_state_dict()["1.running_mean"], model[1].running_mean)
+
+
+def federation_with(method, detector):
+    """The simulator with a detector that has parameters."""
+    clients = skewed_clients()
+    setting = Setting(len(clients), ROUNDS, STEPS, LOCAL_LR)
+    worker = Worker(FlatModel(small_model()), clients, Plan(setting, 4, cross_entropy, 0))
+    return Federation(METHODS[method](), worker, None, detector=detector)
+
+
+@pytest.mark.parametrize("method", ["taco", "scaffold", "scaffold-taco", "fedavg"])
+def test_expulsions_change_the_same_on_both_sides(method):
+    """Scaffold's c loses the c_i of who leaves, which the server on Flower tells from uploads."""
+    probe = small_strategy(method)
+    run(probe, small_nodes(), 2)
+    alphas = [record.alpha for record in probe._run.recording.history.clients if record.round == 2]
+    detector = PaperDetector(kappa=max(alphas), max_strikes=1)
+    strategy, nodes = small_strategy(method, detector=detector), small_nodes()
+    run(strategy, nodes, ROUNDS)
+    federation = federation_with(method, detector)
+    outcomes = list(federation.rounds(federation.begin()))
+    expelled = [outcome.state.trust["expelled"].tolist() for outcome in outcomes]
+    assert 0 < sum(expelled[-2]) < 5
+    assert strategy._run.state.trust["expelled"].tolist() == expelled[-1]
+    for name, tensor in outcomes[-1].state.server.memory.items():
+        ours = strategy._run.state.server.memory[name]
+        assert torch.allclose(ours, tensor, rtol=0, atol=1e-12, equal_nan=True), name
+    assert torch.allclose(strategy._run.state.server.weights, outcomes[-1].state.server.weights, rtol=0, atol=1e-12)
+    history = strategy._run.recording.history
+    assert [record.decisions for record in history] == [outcome.record.decisions for outcome in outcomes]

@@ -142,9 +142,9 @@ BAD = {
     "whole numbers": (update(Array(np.zeros(15, dtype=np.int64))), "type torch.int64"),
     "text": (update(Array(np.array(["a"] * 15))), "cannot be read"),
     "nothing": (update(Array(np.zeros(0))), "has the shape (0,)"),
-    "not a number": (filled(np.nan), "the upload is not finite"),
-    "infinity": (filled(np.inf), "the upload is not finite"),
-    "a norm that overflows": (filled(1e308), "the upload is not finite"),
+    "not a number": (filled(np.nan), "its upload is not finite"),
+    "infinity": (filled(np.inf), "its upload is not finite"),
+    "a norm that overflows": (filled(1e308), "its upload is not finite"),
     "a huge norm": (filled(1e30), "the norm of update is 3.87e+30, the median's"),
     "another name": (
         lambda reply: [
@@ -285,10 +285,29 @@ def test_an_expelled_node_gets_no_more_messages_and_is_not_heard(lines):
     run(strategy, nodes, ROUNDS)
     assert sum(message.metadata.dst_node_id == 101 + worst for message in nodes.sent) == 1
     (expulsion,) = [line for line in lines if line.startswith("Round 1: ") and "is expelled" in line]
-    assert f"node {101 + worst} (client {worst}) is expelled: 1 strike, α" in expulsion
+    assert f"node {101 + worst} (client {worst}) is expelled: its α was at or above" in expulsion
     records = [record for record in strategy._run.recording.history.clients if record.client == worst]
     assert [record.expelled for record in records] == [True]
     assert any(f"a reply of node {101 + worst} is left out, which was not asked" in line for line in lines)
+
+
+def test_the_guard_leaves_a_freeloader_out_and_then_expels_it(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco", detector="guard")
+    nodes.tamper = lambda node, reply: filled(0.0)(reply) if node == HOSTILE else [reply]
+    run(strategy, nodes, 5)
+    history = strategy._run.recording.history
+    assert [list(record.dropped.values()) for record in history] == [["its upload is zero"]] * 3 + [[], []]
+    assert [[one.action for one in record.decisions] for record in history] == [
+        ["left out"],
+        ["left out"],
+        ["expelled"],
+        [],
+        [],
+    ]
+    assert sum(message.metadata.dst_node_id == HOSTILE for message in nodes.sent) == 3
+    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
+    assert named[0] == f"Round 1: node {HOSTILE} (client {CLIENT}) is left out: its upload is zero."
+    assert named[2].endswith("is expelled: its upload is zero; it gets no more messages.")
 
 
 def probe_alphas():

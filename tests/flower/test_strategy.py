@@ -201,11 +201,6 @@ def test_no_room_for_uploads_is_told(monkeypatch):
         rows.matrix_for(1_000_000, torch.empty(10_000_000))
 
 
-def test_rows_move_up_in_place():
-    matrix = torch.arange(10.0).reshape(5, 2)
-    assert rows.only(matrix, [1, 3, 4]).tolist() == [[2, 3], [6, 7], [8, 9]]
-
-
 def test_the_user_writes_these_lines():
     """The client and the server of the documentation, as they stand."""
     app = ClientApp()

@@ -10,17 +10,33 @@ from fedtaco.report import paired_differences
 from fedtaco.report.summary import client_accuracies
 
 
-def test_differences_are_to_the_first_method_seed_by_seed():
-    figures = {"fedavg": [0.5, 0.7, 0.6], "taco": [0.6, 0.9, 0.75]}
-    runs = [
-        {"method": method, "seed": seed, "final_accuracy": accuracy}
+def runs_of(figures, stopped=()):
+    return [
+        {
+            "method": method,
+            "seed": seed,
+            "final_accuracy": accuracy,
+            "stopped": "!" if (method, seed) in stopped else None,
+        }
         for method, accuracies in figures.items()
         for seed, accuracy in enumerate(accuracies)
     ]
-    (difference,) = paired_differences(runs).values()
+
+
+def test_differences_are_to_the_reference_seed_by_seed():
+    figures = {"fedavg": [0.5, 0.7, 0.6], "taco": [0.6, 0.9, 0.75]}
+    (difference,) = paired_differences(runs_of(figures), "fedavg").values()
     reach = 4.302653 * 0.05 / np.sqrt(3)
     assert difference.mean == pytest.approx(0.15)
     assert (difference.low, difference.high) == pytest.approx((0.15 - reach, 0.15 + reach), rel=1e-5)
+
+
+def test_a_seed_that_diverged_in_either_method_does_not_count():
+    figures = {"fedavg": [0.5, 0.7, 0.6, 0.1], "taco": [0.1, 0.9, 0.75, 0.8], "stem": [0.4, 0.1, 0.1, 0.1]}
+    stopped = {("taco", 0), ("fedavg", 3), ("stem", 1), ("stem", 2), ("stem", 3)}
+    differences = paired_differences(runs_of(figures, stopped), "fedavg")
+    assert list(differences) == ["taco"]
+    assert differences["taco"].mean == pytest.approx(0.175)
 
 
 def test_a_client_expects_the_classes_by_its_own_mix_of_labels():

@@ -5,9 +5,8 @@ import torch
 
 import fedtaco
 from fedtaco import InvalidInput, RunStopped
-from fedtaco.methods import Server, Setting, Taco, Uploads
-from fedtaco.trust import PaperDetector, finite_rows
-from fedtaco.trust.detector import clean_record
+from fedtaco.methods import Broadcast, Departure, Server, Setting, Taco, Uploads
+from fedtaco.trust import Case, PaperDetector, clean_record, finite_rows
 
 ALIKE = torch.ones(5, 3)
 """Five equal uploads: α = 0.8 for each."""
@@ -23,37 +22,43 @@ def uploads(matrix, clients=None, rounds=10):
     )
 
 
+def judge(detector, memory, matrix, *, partial=False):
+    """The detector's memory after a round."""
+    sent = Broadcast(torch.zeros(matrix.shape[1]))
+    return detector.judge(memory, Case(Taco(), sent, uploads(matrix), round=1, partial=partial)).memory
+
+
 def test_expelled_at_lambda_strikes_not_before():
     detector, memory = PaperDetector(), clean_record(5)
-    memory = detector.judge(memory, uploads(ALIKE), partial=False)
+    memory = judge(detector, memory, ALIKE)
     assert memory["strikes"].tolist() == [1] * 5
     assert not memory["expelled"].any()
-    memory = detector.judge(memory, uploads(ALIKE), partial=False)
+    memory = judge(detector, memory, ALIKE)
     assert memory["expelled"].all()
 
 
 def test_strikes_are_cumulative_and_need_kappa():
     opposed = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    memory = PaperDetector(kappa=0.7).judge(clean_record(5), uploads(opposed), partial=False)
+    memory = judge(PaperDetector(kappa=0.7), clean_record(5), opposed)
     assert memory["strikes"].tolist() == [1, 1, 1, 1, 0]
 
 
 def test_kappa_is_inclusive():
     alpha = float(uploads(ALIKE).geometry.alpha[0])
-    assert PaperDetector(kappa=alpha).judge(clean_record(5), uploads(ALIKE), partial=False)["strikes"].sum() == 5
+    assert judge(PaperDetector(kappa=alpha), clean_record(5), ALIKE)["strikes"].sum() == 5
 
 
 def test_partial_participation_counts_rounds_taken_part_in():
     detector, memory = PaperDetector(), clean_record(5)
     for _ in range(2):
-        memory = detector.judge(memory, uploads(ALIKE), partial=True)
+        memory = judge(detector, memory, ALIKE, partial=True)
     assert not memory["expelled"].any()
-    memory = detector.judge(memory, uploads(ALIKE), partial=True)
+    memory = judge(detector, memory, ALIKE, partial=True)
     assert memory["expelled"].all()
 
 
 def test_one_upload_alone_gets_no_strike():
-    memory = PaperDetector(max_strikes=1).judge(clean_record(5), uploads(ALIKE[:1]), partial=False)
+    memory = judge(PaperDetector(max_strikes=1), clean_record(5), ALIKE[:1])
     assert memory["strikes"].sum() == 0
     assert memory["seen"].tolist() == [1, 0, 0, 0, 0]
     fedtaco.run("taco", clients=1, partition="iid", rounds=10, local_steps=1, detector="paper")
@@ -69,7 +74,7 @@ def test_a_cohort_of_everybody_is_full_participation():
 
 def test_z_forgets_the_expelled():
     server = Server(torch.zeros(2), {"alpha": torch.tensor([0.8, 0.2, 0.4]), "previous": torch.ones(2)})
-    after = Taco().without(server, torch.tensor([0]))
+    after = Taco().without(server, Departure(torch.tensor([0]), 3, {0: {}}))
     torch.testing.assert_close(Taco().output(after), torch.full((2,), -0.7))
 
 

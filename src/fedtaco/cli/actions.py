@@ -119,7 +119,7 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     table = Table(caption=_caption(rows, summaries), caption_justify="left")
     table.add_column("method", no_wrap=True)
     table.add_column("final accuracy", justify="right", no_wrap=True)
-    differences = paired_differences(summaries)
+    differences = paired_differences(summaries, rows[0].method)
     if differences:
         table.add_column(f"less {rows[0].method}'s", justify="right", no_wrap=True)
     table.add_column("worst tenth", justify="right")

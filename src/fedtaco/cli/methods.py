@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtaco.methods import METHODS, Cost, domains
-from fedtaco.trust import PaperDetector
+from fedtaco.trust import DETECTORS
 
 
 def method_rows() -> list[dict[str, Any]]:
@@ -50,7 +50,8 @@ def print_methods() -> None:
     for name, kind in METHODS.items():
         costs.add_row(name, kind.summary, *cost_cells(kind.cost))
     owners: list[tuple[str, Any]] = [(name, kind) for name, kind in METHODS.items()]
-    for space, owner in (*owners, (PaperDetector.namespace, PaperDetector)):
+    owners += [(kind.namespace, kind) for kind in DETECTORS.values() if kind is not None]
+    for space, owner in owners:
         for parameter, domain in domains(owner).items():
             default = getattr(owner(), parameter)
             parameters.add_row(f"{space}.{parameter}", "–" if default is None else str(default), domain.help)

@@ -17,6 +17,11 @@ PARTITION_HELP = (
     "Who holds which samples: groups, dirichlet:0.5, dirichlet-client:0.5, shards:2, quantity:0.5, iid, natural, "
     "or flwr:ClassName of flwr-datasets; the dataset's own by default."
 )
+BEHAVIOUR_HELP = (
+    "What they do: replay (send the last global move; the default), replay-scaled:0.3, replay-noise:0.5, zero, "
+    "disguised, random, each also with :late (honest for a third of the rounds) or :intermittent (every other round); "
+    "or attack: sign-flip, label-flip, gaussian."
+)
 EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "What comes out"
 
 
@@ -35,6 +40,10 @@ def experiment_settings(
     ] = None,
     clients: Annotated[int, _option("Number of clients, N.", EXPERIMENT)] = 20,
     partition: Annotated[str | None, _option(PARTITION_HELP, EXPERIMENT)] = None,
+    freeloaders: Annotated[
+        int, _option("How many clients misbehave, chosen by the seed from all groups alike.", EXPERIMENT)
+    ] = 0,
+    behaviour: Annotated[str | None, _option(BEHAVIOUR_HELP, EXPERIMENT)] = None,
     detector: Annotated[
         str,
         _option(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedtaco.engines import Choice
@@ -17,11 +20,12 @@ errors = Console(stderr=True)
 
 
 class ProgressBar(Watcher):
-    """A bar over all rounds of some runs, with the newest accuracy beside it."""
+    """A bar over all rounds of some runs, with the newest accuracy beside it and warnings above it."""
 
     def __init__(self, experiments: Sequence[Experiment]) -> None:
         self.done = {id(experiment): 0 for experiment in experiments}
         self.engines_told: set[str] = set()
+        self.shown = ExitStack()
         self.bar = Progress(
             TextColumn("{task.description:<28}"),
             BarColumn(),
@@ -36,11 +40,13 @@ class ProgressBar(Watcher):
         self.task = self.bar.add_task("starting", total=sum(experiment.rounds for experiment in experiments))
 
     def __enter__(self) -> Self:
-        self.bar.start()
+        self.shown.enter_context(warnings.catch_warnings())
+        warnings.showwarning = lambda message, *_: self._warn(str(message))
+        self.shown.enter_context(self.bar)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        self.shown.close()
 
     def run_begun(self, experiment: Experiment, folder: Path | None, engine: Choice) -> None:
         if str(engine) not in self.engines_told:
@@ -58,6 +64,9 @@ class ProgressBar(Watcher):
 
     def run_skipped(self, experiment: Experiment) -> None:
         self._advance(experiment, experiment.rounds, f"{experiment.method} seed {experiment.seed} is done")
+
+    def _warn(self, sentence: str) -> None:
+        self.bar.console.print(escape(sentence), style="yellow", highlight=False, soft_wrap=True)
 
     def _advance(self, experiment: Experiment, rounds: int, description: str) -> None:
         self.done[id(experiment)] = rounds

@@ -68,6 +68,7 @@ def _run(preset: Any, scale: Any, folder: Path, manner: Any, *, measured: bool, 
     from fedtaco.cli.progress import ProgressBar, errors
     from fedtaco.experiment import Manner
     from fedtaco.experiment.reproduce import plan_reproduction, reproduce
+    from fedtaco.records.files import storage
     from fedtaco.report import export, grid_of
 
     jobs, cuts = plan_reproduction(preset, scale, **({"engine": "serial"} if measured else {}))
@@ -80,8 +81,9 @@ def _run(preset: Any, scale: Any, folder: Path, manner: Any, *, measured: bool, 
     for row in grid.rows:
         table.add_row(*row)
     console.print(table)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = ", ".join(path.name for path in export(result, folder))
+    with storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        written = ", ".join(path.name for path in export(result, folder))
     console.print(f"Written to {folder}: {written}", highlight=False)
 
 

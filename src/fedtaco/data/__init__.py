@@ -1,7 +1,7 @@
 """Datasets, partitions and batches."""
 
 from fedtaco.data.catalog import DATASETS, DatasetInfo, dataset_info
-from fedtaco.data.datasets import Data, hold_out, load_dataset, partition_of, split
+from fedtaco.data.datasets import Data, Indices, hold_out, load_dataset, partition_of, split
 from fedtaco.data.partitions import PARTITIONS, Partition, check_partition, partition
 from fedtaco.data.samples import DatasetSamples, Samples, StackedBatches, TensorSamples, as_samples, batch_plan
 
@@ -11,6 +11,7 @@ __all__ = [
     "Data",
     "DatasetInfo",
     "DatasetSamples",
+    "Indices",
     "Partition",
     "Samples",
     "StackedBatches",

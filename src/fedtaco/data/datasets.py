@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,8 +71,12 @@ def partition_of(data: Data, spec: str, clients: int, seed: int) -> Partition:
     return partition(spec, data.train.y.numpy(), clients, seed, users)
 
 
-def hold_out(parts: Sequence[Indices], fraction: float, seed: int) -> tuple[list[Indices], Indices]:
+def hold_out(
+    parts: Sequence[Indices], fraction: float, seed: int, without: Collection[int] = ()
+) -> tuple[list[Indices], Indices]:
     """Take a part of every client's samples away, at least one from whoever has two: what is left, and what is taken.
+
+    What is taken from the clients ``without`` whom the federation has to do is thrown away.
 
     >>> left, taken = hold_out([np.arange(10), np.arange(10, 11)], 0.2, seed=0)
     >>> [len(part) for part in left], len(taken)
@@ -83,7 +87,7 @@ def hold_out(parts: Sequence[Indices], fraction: float, seed: int) -> tuple[list
         count = min(len(part) - 1, math.ceil(fraction * len(part)))
         order = generator(seed, "validation", client).permutation(len(part))
         left.append(part[np.sort(order[count:])])
-        taken.append(part[np.sort(order[:count])])
+        taken.append(part[np.sort(order[: 0 if client in without else count])])
     return left, np.concatenate(taken)
 
 

@@ -3,6 +3,7 @@
 from fedtaco.engines.base import Engine, Results
 from fedtaco.engines.batched import BatchedEngine
 from fedtaco.engines.choice import Choice, EngineName, Work, choose_engine, cores
+from fedtaco.engines.misbehaving import MisbehavingEngine
 from fedtaco.engines.pool import PoolEngine
 from fedtaco.engines.serial import SerialEngine
 
@@ -11,6 +12,7 @@ __all__ = [
     "Choice",
     "Engine",
     "EngineName",
+    "MisbehavingEngine",
     "PoolEngine",
     "Results",
     "SerialEngine",

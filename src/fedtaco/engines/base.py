@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -23,7 +24,12 @@ class Results:
         self.seconds: list[float | None] = [None] * self.count
 
     def put(self, row: int, reply: Reply, method: Method) -> None:
-        for name, tensor in method.decode(reply.upload).items():
+        """Take a reply as it came from the client."""
+        self.place(row, replace(reply, upload=method.decode(reply.upload)))
+
+    def place(self, row: int, reply: Reply) -> None:
+        """Take a reply whose upload is full vectors."""
+        for name, tensor in reply.upload.items():
             self.vectors[name] = self._rows(self.vectors.get(name), tensor)
             self.vectors[name][row] = tensor
         self.buffers = self._rows(self.buffers, reply.buffers)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.methods import METHODS, Method, check_method_class, domains
-from fedtaco.trust import DETECTORS, PaperDetector
+from fedtaco.trust import DETECTORS, Guard, PaperDetector
 
 Parameters = Mapping[str, float | str]
 
@@ -69,7 +69,7 @@ def build_method(name: str, parameters: Parameters) -> Method:
     return kind(**_own(parameters, kind.name, kind))
 
 
-def build_detector(name: str, parameters: Parameters) -> PaperDetector | None:
+def build_detector(name: str, parameters: Parameters) -> PaperDetector | Guard | None:
     """A detector with the parameters of its namespace; ``None`` for ``off``."""
     if name not in DETECTORS:
         raise unknown("detector", name, DETECTORS)
@@ -77,7 +77,7 @@ def build_detector(name: str, parameters: Parameters) -> PaperDetector | None:
     return None if kind is None else kind(**_own(parameters, kind.namespace, kind))
 
 
-def parameters_of(method: Method, detector: PaperDetector | None) -> dict[str, float | str]:
+def parameters_of(method: Method, detector: PaperDetector | Guard | None) -> dict[str, float | str]:
     """All parameters in force, as ``namespace.name``; one left to its rule (γ = 1/K) is not listed."""
     owners: list[tuple[str, Any]] = [(method.name, method)]
     if detector is not None:
@@ -96,7 +96,8 @@ def check_overrides(overrides: Parameters, methods: Sequence[str], detector: str
         owner = owners[key]
         owner(**{key.partition(".")[2]: value})
         if owner not in (*kinds, DETECTORS.get(detector)):
-            home = "--detector paper" if owner is PaperDetector else f"the method {owner.name}"
+            detectors = {kind: f"--detector {name}" for name, kind in DETECTORS.items()}
+            home = detectors.get(owner) or f"the method {owner.name}"
             raise InvalidInput(f"{key} changes nothing here: it belongs to {home}, which is not used.")
 
 

@@ -13,6 +13,7 @@ from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.build import build_detector, build_method, check_overrides, parameters_of
 from fedtaco.federation import Weighting
 from fedtaco.models import check_model
+from fedtaco.trust import Behaviour
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[FiniteFloat, Field(ge=0, le=1e30)]
@@ -51,6 +52,10 @@ class Experiment(Training):
     model: str
     partition: str
     clients: Count = 20
+    freeloaders: Annotated[int, Field(ge=0)] = 0
+    """How many clients misbehave; which ones, the seed decides."""
+    behaviour: str | None = None
+    """What those clients do; ``replay`` unless given."""
     validation: Annotated[FiniteFloat, Field(ge=0, lt=1)] = 0.0
     """The part of each client's samples that is held out, for tuning and for choosing a round."""
     target: Fraction
@@ -70,9 +75,12 @@ class Experiment(Training):
             "local_lr": info.local_lr,
             "target": info.target,
         }
+        if given.get("freeloaders"):
+            defaults["behaviour"] = "replay"
         config = checked(cls, {**defaults, **given})
         check_model(config.model)
         check_partition(config.partition)
+        _check_freeloaders(config)
         method = build_method(config.method, config.parameters)
         detector = build_detector(config.detector, config.parameters)
         check_overrides(config.parameters, [config.method], config.detector)
@@ -81,6 +89,17 @@ class Experiment(Training):
     def stored(self) -> dict[str, Any]:
         """As it stands in a run folder."""
         return {"fedtaco": __version__, **self.model_dump(exclude_none=True)}
+
+
+def _check_freeloaders(config: Experiment) -> None:
+    if config.behaviour is not None:
+        if config.freeloaders == 0:
+            raise InvalidInput("behaviour changes nothing without freeloaders; say how many there are.")
+        Behaviour.of(config.behaviour)
+    if config.freeloaders > config.clients:
+        raise InvalidInput(f"freeloaders is {config.freeloaders}, but there are only {config.clients} clients.")
+    if config.freeloaders == config.clients and not Behaviour.of(config.behaviour or "").ever_trains:
+        raise InvalidInput("Every client is a freeloader, so that nobody would train; leave at least one honest.")
 
 
 def checked(kind: type[Settings], settings: dict[str, Any]) -> Settings:

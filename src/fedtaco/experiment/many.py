@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -104,6 +105,9 @@ class _SideBySide:
                     "go on with --resume."
                 ) from None
             return
+        if isinstance(news, Warning):
+            warnings.warn(news, stacklevel=2)
+            return
         if isinstance(news, Exception):
             raise news
         event, details = news
@@ -131,6 +135,7 @@ def _run_and_tell(link: Connection, experiment: Experiment, folder: RunFolder, m
     die_with(parent)
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.showwarning = lambda message, *_: link.send(RuntimeWarning(str(message)))
     with suppress(KeyboardInterrupt):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
@@ -142,6 +147,8 @@ def _run_and_tell(link: Connection, experiment: Experiment, folder: RunFolder, m
 
 
 def folder_taken(out: Path) -> None:
-    """Refuse a folder that is a run itself for a folder of runs."""
+    """Refuse a folder that is a run itself, or no folder at all, for a folder of runs."""
+    if out.exists() and not out.is_dir():
+        raise InvalidInput(f"out is '{out}', which is a file; name a folder.")
     if RunFolder(out).exists():
         raise InvalidInput(f"{out} holds a single run; choose another folder (out) for several.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.many import run_all
+from fedtaco.experiment.many import folder_taken, run_all
 from fedtaco.experiment.presets import SCALES, Panel, Preset, Variant
 from fedtaco.experiment.runs import Manner
 from fedtaco.experiment.timing import round_seconds
@@ -101,6 +101,7 @@ def reproduce(
     Seconds come from a short serial run in which the methods take turns, or, if ``measured``, from the
     whole runs, which must then be serial.
     """
+    folder_taken(out)
     summaries: list[dict[str, Any]] = []
     if preset.shows not in TIMED_ONLY:
         runs = [(one, out / job.folder(one)) for job in jobs for one in job.experiments]

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from fedtaco.data import dataset_info, hold_out, load_dataset, partition_of
+from fedtaco.data import Data, Indices, Partition, TensorSamples, dataset_info, hold_out, load_dataset, partition_of
 from fedtaco.engines import Choice
 from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import as_method, build_detector, build_method, method_spec, parameters_of
@@ -18,6 +18,7 @@ from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.result import Result, load_model
 from fedtaco.experiment.saving import Saving, last_state
 from fedtaco.experiment.training import assemble, result_of
+from fedtaco.experiment.versions import keep_versions, versions
 from fedtaco.experiment.watching import Watcher
 from fedtaco.federation import Federation
 from fedtaco.methods import Method
@@ -25,6 +26,7 @@ from fedtaco.models import build_model
 from fedtaco.randomness import torch_seed
 from fedtaco.records import Arrays, History, RoundRecord, RunFolder, Split
 from fedtaco.report import label_counts, summarize
+from fedtaco.trust import Behaviour, Misfits, choose_clients
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ def run(
     """Run a method on a named dataset.
 
     ``settings`` are the fields of :class:`Experiment`: dataset, model, partition, clients, rounds,
-    local_steps, batch_size, local_lr, server_lr, weighting, participation, detector, validation, seed,
-    target, engine, device and parameters. With ``out`` everything is recorded in that run folder; ``data_dir`` is
-    where datasets are looked for, ``workers`` how many processes an engine may have.
+    local_steps, batch_size, local_lr, server_lr, weighting, participation, freeloaders, behaviour, detector,
+    validation, seed, target, engine, device and parameters. With ``out`` everything is recorded in
+    that run folder; ``data_dir`` is where datasets are looked for, ``workers`` how many processes an engine may have.
 
     >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
     >>> len(result.history)
@@ -85,17 +87,25 @@ def run(
 
 def run_experiment(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: Watcher) -> Result:
     """Run a checked experiment; a finished one in ``folder`` is only read back when resumed."""
+    if folder is None:
+        return _run(config, None, manner, watcher)
+    with folder.held(config.stored(), resume=manner.resume, overwrite=manner.overwrite):
+        return _run(config, folder, manner, watcher)
+
+
+def _run(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: Watcher) -> Result:
     begun = folder is not None and folder.exists() and manner.resume
-    if folder is not None:
-        folder.claim(config.stored(), resume=manner.resume, overwrite=manner.overwrite)
     bench = Bench.of(config, manner, folder.config().get("ran_by") if folder is not None and begun else None)
     history, state = History(), bench.federation.begin()
     if folder is not None and begun:
         state = last_state(folder, state)
         folder.rewind(state.round)
         history = folder.history()
+        if state.round < config.rounds:
+            keep_versions(folder, state.round + 1)
     elif folder is not None:
-        folder.begin({**config.stored(), "ran_by": bench.engine.stored()}, bench.split)
+        ran_by = {**bench.engine.stored(), "versions": [versions(1)]}
+        folder.begin({**config.stored(), "ran_by": ran_by}, bench.split)
     watcher.run_begun(config, None if folder is None else folder.path, bench.engine)
     saving = Saving(folder, state)
     stopped: RunStopped | None = None
@@ -151,21 +161,25 @@ class Bench:
     def of(cls, config: Experiment, manner: Manner, chosen: Mapping[str, Any] | None) -> Bench:
         data = load_dataset(config.dataset, manner.data_dir)
         partition = partition_of(data, config.partition, config.clients, config.seed)
-        parts, held_out = hold_out(partition.indices, config.validation, config.seed)
+        misfits = _misfits(config, partition)
+        withheld = misfits.clients if misfits is not None and not misfits.behaviour.ever_trains else frozenset()
+        parts, held_out = hold_out(partition.indices, config.validation, config.seed, without=withheld)
         if config.validation and not len(held_out):
             raise InvalidInput("No client has two samples, so that none can be held out; leave validation away.")
         federation, engine = assemble(
             config,
             build_method(config.method, config.parameters),
             _build(config.model, config.dataset, config.seed),
-            [data.train.subset(indices) for indices in parts],
+            _clients(data, parts, misfits),
             data.test,
             validation=data.train.subset(held_out) if len(held_out) else None,
             detector=build_detector(config.detector, config.parameters),
+            misfits=misfits,
             workers=manner.workers,
             chosen=chosen,
         )
-        split = Split(parts, label_counts(data.train.y.numpy(), parts, data.info.classes), partition.groups)
+        counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
+        split = Split(parts, counts, partition.groups, sorted(misfits.clients) if misfits is not None else [])
         return cls(config, split, partition.notes, federation, engine)
 
     def summary(self, history: History, stopped: str | None = None) -> dict[str, Any]:
@@ -178,6 +192,23 @@ class Bench:
             "stopped": stopped,
         }
         return {**run, **notes, **figures}
+
+
+def _misfits(config: Experiment, partition: Partition) -> Misfits | None:
+    if config.freeloaders == 0 or config.behaviour is None:
+        return None
+    groups = partition.groups or ["all"] * config.clients
+    chosen = choose_clients(config.freeloaders, groups, config.seed)
+    return Misfits(frozenset(chosen), Behaviour.of(config.behaviour), config.seed)
+
+
+def _clients(data: Data, parts: Sequence[Indices], misfits: Misfits | None) -> list[TensorSamples]:
+    """What each client trains on: its own samples, with wrong labels if it flips them."""
+    clients = [data.train.subset(own) for own in parts]
+    if misfits is not None and misfits.behaviour.name == "label-flip":
+        wrong = TensorSamples(data.train.x, data.info.classes - 1 - data.train.y, data.train.prepare)
+        clients = [wrong.subset(parts[i]) if i in misfits.clients else own for i, own in enumerate(clients)]
+    return clients
 
 
 def _build(model: str, dataset: str, seed: int) -> nn.Module:

@@ -38,11 +38,8 @@ class Saving:
         if self.folder is None or self.saved is self.state:
             return
         began = monotonic()
-        known = self.saved.memories
-        changed = {client: memory for client, memory in self.state.memories.items() if known.get(client) is not memory}
-        self.folder.save_checkpoint(
-            self.state.round, shared_of(self.state), {client: _arrays(memory) for client, memory in changed.items()}
-        )
+        changed = changed_memories(self.saved, self.state)
+        self.folder.save_checkpoint(self.state.round, shared_of(self.state), changed)
         self.saved, ended = self.state, monotonic()
         self.not_before = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
 
@@ -65,6 +62,12 @@ def last_state(folder: RunFolder, fresh: State) -> State:
         {client: _tensors(memory) for client, memory in clients.items()},
         groups["trust"],
     )
+
+
+def changed_memories(before: State, after: State) -> dict[int, Arrays]:
+    """What clients remember that they did not remember before."""
+    new = {client: memory for client, memory in after.memories.items() if before.memories.get(client) is not memory}
+    return {client: _arrays(memory) for client, memory in new.items()}
 
 
 def shared_of(state: State) -> Arrays:

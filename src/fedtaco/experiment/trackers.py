@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import time_ns
 from typing import Any, Generic, TypeVar
 
 from fedtaco.engines import Choice
@@ -20,26 +22,51 @@ Session = TypeVar("Session")
 
 
 class Tracker(Watcher, ABC, Generic[Session]):
-    """Opens a session for each run, logs its numbers round by round, and closes it."""
+    """Opens a session for each run, logs its numbers round by round, and closes it.
+
+    One that fails is left out from there on: training matters more.
+    """
 
     package: str
     """What must be installed for it."""
 
-    def __init__(self, extra: str) -> None:
+    def __init__(self, name: str) -> None:
         try:
             self.library = importlib.import_module(self.package)
         except ImportError as error:
-            raise InvalidInput(f"{extra} is not installed: pip install 'fedtaco[{extra}]'.") from error
+            raise InvalidInput(f"{name} is not installed: pip install 'fedtaco[{name}]'.") from error
+        try:
+            self.connect()
+        except Exception as error:
+            raise InvalidInput(f"{name} is not ready: {error}") from error
+        self.name, self.works = name, True
         self.sessions: dict[int, Session] = {}
 
     def run_begun(self, experiment: Experiment, folder: Path | None, engine: Choice) -> None:
-        self.sessions[id(experiment)] = self.open(experiment, folder or Path("runs"))
+        self._try(lambda: self.sessions.update({id(experiment): self.open(experiment, folder or Path("runs"))}))
 
     def round_done(self, experiment: Experiment, record: RoundRecord) -> None:
-        self.log(self.sessions[id(experiment)], record.round, _numbers(dataclasses.asdict(record)))
+        numbers = _numbers(dataclasses.asdict(record))
+        self._try(lambda: self.log(self.sessions[id(experiment)], record.round, numbers))
 
     def run_ended(self, experiment: Experiment, summary: Mapping[str, Any]) -> None:
-        self.close(self.sessions.pop(id(experiment)), summary)
+        self._try(lambda: self.close(self.sessions.pop(id(experiment)), summary))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        if not self.works:
+            return
+        try:
+            action()
+        except Exception as error:
+            self.works = False
+            warnings.warn(
+                f"{self.name} failed and is left out from here on ({type(error).__name__}: {error}); training goes on.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def connect(self) -> None:
+        """Make ready, before the first run begins."""
 
     @abstractmethod
     def open(self, experiment: Experiment, folder: Path) -> Session: ...
@@ -75,8 +102,7 @@ class Mlflow(Tracker[str]):
 
     package = "mlflow"
 
-    def __init__(self, extra: str) -> None:
-        super().__init__(extra)
+    def connect(self) -> None:
         self.client = self.library.MlflowClient()
 
     def open(self, experiment: Experiment, folder: Path) -> str:
@@ -105,6 +131,10 @@ class WeightsAndBiases(Tracker[Any]):
     """Runs of the project ``fedtaco``; WANDB_MODE=offline keeps them on this machine."""
 
     package = "wandb"
+
+    def connect(self) -> None:
+        """Ask for a key that is not known yet now, not in the midst of training."""
+        self.library.login()
 
     def open(self, experiment: Experiment, folder: Path) -> Any:
         return self.library.init(
@@ -144,5 +174,7 @@ def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _mark(folder: Path) -> str:
-    """A name for a run folder that is the same when it is resumed."""
-    return hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:16]
+    """A name for a run that stays the same when it is resumed and is another when it is replaced."""
+    first = folder / "partition.npz"
+    begun = first.stat().st_mtime_ns if first.exists() else time_ns()
+    return hashlib.sha256(f"{folder.absolute()} {begun}".encode()).hexdigest()[:16]

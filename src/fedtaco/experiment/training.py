@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Samples, as_samples
 from fedtaco.device import choose_device
-from fedtaco.engines import Choice, EngineName, Work, choose_engine, cores
+from fedtaco.engines import Choice, Engine, EngineName, MisbehavingEngine, Work, choose_engine, cores
 from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import as_method, build_detector
 from fedtaco.experiment.config import Training, checked
@@ -22,7 +22,7 @@ from fedtaco.methods import Method, Setting
 from fedtaco.models import FlatModel, Loss
 from fedtaco.records import History, RoundRecord
 from fedtaco.rounds import State, cohort_size
-from fedtaco.trust import Detector
+from fedtaco.trust import Detector, Misfits
 
 
 def train(
@@ -135,6 +135,7 @@ def assemble(
     loss: Loss = cross_entropy,
     steps: Sequence[int] | None = None,
     detector: Detector | None = None,
+    misfits: Misfits | None = None,
     workers: int | None = None,
     chosen: Mapping[str, Any] | None = None,
 ) -> tuple[Federation, Choice]:
@@ -157,9 +158,13 @@ def assemble(
         participation=settings.participation,
         weighting=settings.weighting,
         detector=detector,
-        engine=engine.build,
+        engine=lambda worker: _around(engine.build(worker), worker, misfits),
     )
     return federation, engine
+
+
+def _around(engine: Engine, worker: Worker, misfits: Misfits | None) -> Engine:
+    return engine if misfits is None else MisbehavingEngine(engine, worker, misfits)
 
 
 def result_of(federation: Federation, state: State, history: History) -> Result:

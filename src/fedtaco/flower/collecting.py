@@ -8,7 +8,7 @@ import torch
 from flwr.app import Message, MetricRecord, RecordDict
 from torch import Tensor
 
-from fedtaco.flower.rows import matrix_for, only
+from fedtaco.flower.rows import matrix_for
 from fedtaco.flower.wire import SECONDS, mark_of, metrics_of, tensors_of
 from fedtaco.local import Assignment
 from fedtaco.methods import Memory, Method, Setting, Uploads
@@ -70,26 +70,23 @@ class Collecting:
     def answers(self, silence: str) -> Answers:
         """What was taken; ``silence`` is the reason of those who did not reply."""
         self._drop_the_outsized()
-        clients = [client for client in self.cohort if client in self.counts]
-        rows = [self.rows[client] for client in clients]
-        vectors = {name: only(matrix, rows) for name, matrix in self.matrices.items()} if rows else {}
-        buffers = vectors.pop("buffers", torch.empty(len(rows), 0, dtype=self.assignment.buffers.dtype))
-        uploads = Uploads(
-            setting=self.setting,
-            clients=torch.tensor(clients, dtype=torch.int64),
-            vectors=vectors,
-            steps=torch.full((len(rows),), self.setting.local_steps),
-            shares=shares_by([self.counts[client] for client in clients]),
-        )
-        silent = [client for client in self.cohort if client not in self.counts and client not in self.dropped]
-        return Answers(
+        count, vectors = len(self.cohort), dict(self.matrices)
+        answers = Answers(
             cohort=self.cohort,
-            uploads=uploads,
-            buffers=buffers,
+            buffers=vectors.pop("buffers", torch.empty(count, 0, dtype=self.assignment.buffers.dtype)),
+            uploads=Uploads(
+                setting=self.setting,
+                clients=torch.tensor(self.cohort),
+                vectors=vectors,
+                steps=torch.full((count,), self.setting.local_steps),
+                shares=shares_by([self.counts.get(client, 0.0) for client in self.cohort]),
+            ),
             memories={},
             seconds={client: _seconds(own) for client, own in self.metrics.items()},
-            dropped={**self.dropped, **dict.fromkeys(silent, silence)},
+            dropped={},
         )
+        unused = torch.tensor([client not in self.counts for client in self.cohort])
+        return answers.leaving_out(unused, {client: self.dropped.get(client, silence) for client in self.cohort})
 
     def mean_metrics(self, answers: Answers) -> MetricRecord:
         """The numbers that all used replies have in common, averaged by their shares."""
@@ -131,7 +128,7 @@ class Collecting:
                     f"{tuple(wanted.shape)} and {wanted.dtype}"
                 )
         if not finite_rows({name: tensor[None] for name, tensor in found.items()}).all():
-            raise Unusable("the upload is not finite")
+            raise Unusable("its upload is not finite")
         return found
 
     def _drop_the_outsized(self) -> None:

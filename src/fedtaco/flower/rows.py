@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -31,11 +30,3 @@ def matrix_for(rows: int, like: Tensor) -> Tensor:
             ) from error
         numbers = np.memmap(file, dtype=np.uint8, mode="r+", shape=(size,))
     return torch.from_numpy(numbers).view(like.dtype).view(shape)
-
-
-def only(matrix: Tensor, rows: Sequence[int]) -> Tensor:
-    """These rows, in rising order, moved up to the top of the matrix, which is changed."""
-    for place, row in enumerate(rows):
-        if place != row:
-            matrix[place] = matrix[row]
-    return matrix[: len(rows)]

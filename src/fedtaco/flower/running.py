@@ -23,8 +23,8 @@ from fedtaco.flower.wire import Task, vectors_to_send
 from fedtaco.local import Assignment, rehearse
 from fedtaco.methods import Memory
 from fedtaco.models import FlatModel
-from fedtaco.records import RoundRecord
-from fedtaco.rounds import Answers, Coordinator, State, client_records
+from fedtaco.records import Decision, RoundRecord
+from fedtaco.rounds import Answers, Conclusion, Coordinator, State
 
 TELL_EVERY = 10.0
 """Seconds between two lines while nodes are awaited."""
@@ -56,6 +56,8 @@ class Running:
     cohort: list[int] = field(default_factory=list)
     collecting: Collecting | None = None
     answers: Answers | None = None
+    order: Assignment | None = None
+    concluded: Conclusion | None = None
     began: float = 0.0
     templates: dict[str, Memory] = field(default_factory=dict)
     strangers: set[int] = field(default_factory=set)
@@ -67,7 +69,7 @@ class Running:
 
     def begin_round(self) -> None:
         """Choose the cohort of the next round, once enough nodes are there."""
-        self.collecting, self.answers = None, None
+        self.collecting, self.answers, self.order, self.concluded = None, None, None, None
         self.cohort = self._cohort().tolist()
         self.began = perf_counter()
 
@@ -84,15 +86,12 @@ class Running:
             self.state = self.coordinator.absorb(self.state, answers)
         return True
 
-    def order(self) -> Assignment:
-        return self.coordinator.order(self.state, torch.tensor(self.cohort))
-
     def messages(self, assignment: Assignment, config: ConfigRecord) -> list[Message]:
         """One message a node: the same vectors, its own numbers."""
-        coordinator = self.coordinator
+        coordinator, self.order = self.coordinator, assignment
         self.collecting = Collecting(
             coordinator.method,
-            coordinator.setting,
+            coordinator.setting_of(self.state),
             assignment,
             self.cohort,
             self._template(assignment),
@@ -137,24 +136,29 @@ class Running:
     def conclude(self) -> MetricRecord | None:
         """Aggregate what was taken; a round without a usable reply changes nothing."""
         before, collecting = self.state, self.collecting
-        answers = self.answers = self.answers or self._answers()
-        if collecting is None or not len(answers.uploads.clients):
+        answers = self.answers or self._answers()
+        if collecting is None or self.order is None or not len(answers.uploads.clients):
             self.state = replace(before, round=before.round + 1)
+            self.concluded = Conclusion(self.state, answers, [], {})
             log.warning("Round %d: no reply could be used; the model stays as it was.", self.state.round)
             return None
+        heard, metrics = answers.uploads.clients.tolist(), collecting.mean_metrics(answers)
         with quiet_torch():
-            self.state = self.coordinator.conclude(before, answers)
+            answers = replace(answers, memories=self._mirrored(self.order, answers, collecting.lost_memory))
+            self.concluded = self.coordinator.conclude(before, self.order, answers)
+        self.state = self.concluded.state
         if not torch.isfinite(self.state.server.weights).all():
             raise self.coordinator.diverged(self.state.round, "the global model is not finite")
-        for client in answers.uploads.clients.tolist():
+        for client in heard:
             self.members.answered[client] = self.state.round
-        self._tell_expelled(before, answers)
-        return collecting.mean_metrics(answers)
+        self._tell_decisions(self.concluded.decisions)
+        return metrics
 
     def end_round(self, accuracy: float | None, loss: float | None) -> None:
         """Record the round and keep a checkpoint."""
-        assert self.answers is not None
-        timed = [seconds for seconds in self.answers.seconds.values() if seconds is not None]
+        assert self.concluded is not None
+        answers = self.concluded.answers
+        timed = [seconds for seconds in answers.seconds.values() if seconds is not None]
         record = RoundRecord(
             round=self.state.round,
             accuracy=accuracy,
@@ -162,10 +166,11 @@ class Running:
             slowest_client_seconds=max(timed, default=None),
             wall_seconds=perf_counter() - self.began,
             cohort=len(self.cohort),
-            dropped=dict(self.answers.dropped),
+            dropped=dict(answers.dropped),
+            decisions=self.concluded.decisions,
         )
         self.kept = self.state
-        self.recording.keep(self.state, self.members, record, client_records(self.state, self.answers))
+        self.recording.keep(self.state, self.members, record, self.concluded.client_records())
 
     def end(self, stopped: str | None) -> None:
         """Keep the model of the last round that was recorded, and say how the run ended."""
@@ -180,8 +185,8 @@ class Running:
 
     def outcome(self) -> str:
         """How the last round went, in a few words."""
-        assert self.answers is not None
-        used, dropped = len(self.answers.uploads.clients), len(self.answers.dropped)
+        assert self.concluded is not None
+        used, dropped = len(self.concluded.answers.uploads.clients), len(self.concluded.answers.dropped)
         return f"{used} replies used, {dropped} left out" if dropped else f"{used} replies used"
 
     def arrays(self, weights: Tensor) -> ArrayRecord:
@@ -249,19 +254,24 @@ class Running:
             self.templates[assignment.phase] = shapes
         return self.templates[assignment.phase]
 
-    def _tell_expelled(self, before: State, answers: Answers) -> None:
-        newly = torch.nonzero(self.state.trust["expelled"] & ~before.trust["expelled"]).flatten().tolist()
-        alpha = dict(zip(answers.uploads.clients.tolist(), answers.uploads.geometry.alpha.tolist(), strict=True))
-        for client in newly:
-            strikes = int(self.state.trust["strikes"][client])
-            log.warning(
-                "Round %d: %s is expelled: %d strike%s%s; it gets no more messages.",
-                self.state.round,
-                self.members.name(client),
-                strikes,
-                "" if strikes == 1 else "s",
-                f", α {alpha[client]:.2f} in this round" if client in alpha else "",
-            )
+    def _mirrored(self, order: Assignment, answers: Answers, lost: list[int]) -> dict[int, Memory]:
+        """What clients remember now, where a detector may have to let one go and the method then needs it."""
+        method = self.coordinator.method
+        fresh = method.client_memory(order.broadcast.start, self.coordinator.setting)
+        if self.coordinator.detector is None or not fresh:
+            return {}
+        mirrored = {}
+        for row, client in enumerate(answers.uploads.clients.tolist()):
+            before = fresh if client in lost else self.state.memories.get(client, fresh)
+            upload = {name: matrix[row] for name, matrix in answers.uploads.vectors.items()}
+            mirrored[client] = method.mirror(before, upload)
+        return mirrored
+
+    def _tell_decisions(self, decisions: list[Decision]) -> None:
+        for one in decisions:
+            ending = "; it gets no more messages" if one.action == "expelled" else ""
+            name = self.members.name(one.client)
+            log.warning("Round %d: %s is %s: %s%s.", self.state.round, name, one.action, one.reason, ending)
 
 
 def wait_for_nodes(exchange: Exchange, enough: Callable[[list[int]], bool], wanted: int) -> list[int]:

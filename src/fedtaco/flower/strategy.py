@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -167,7 +168,7 @@ class FedStrategy(Strategy):
         run.begin_round()
         if self.method.surveys and not run.survey(config):
             return []
-        return run.messages(run.order(), config)
+        return run.messages(run.coordinator.order(run.state, torch.tensor(run.cohort)), config)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -220,7 +221,23 @@ class FedStrategy(Strategy):
         ``accuracy`` and ``loss``, or else the nodes' own evaluation, is recorded.
         """
         self.summary()
-        run = self._run = self._begin(Exchange(grid, timeout), initial_arrays, num_rounds)
+        model = FlatModel(_loaded(self.model, initial_arrays))
+        exchange = Exchange(grid, timeout)
+        coordinator = self._coordinator(num_rounds, self._count(exchange))
+        recording = Recording(self.folder, self._config(coordinator.setting), coordinator.setting.clients)
+        with recording.held():
+            state, members = recording.begin(coordinator.begin(model.vector.clone(), model.buffers.clone()))
+            run = self._run = Running(self.terms, coordinator, model, recording, exchange, state, members)
+            return self._rounds(run, num_rounds, train_config, evaluate_config, evaluate_fn)
+
+    def _rounds(
+        self,
+        run: Running,
+        num_rounds: int,
+        train_config: ConfigRecord | None,
+        evaluate_config: ConfigRecord | None,
+        evaluate_fn: EvaluateFn | None,
+    ) -> Result:
         result = Result(arrays=run.arrays(run.state.server.weights))
         if run.state.round:
             log.info("Going on after round %d of %d.", run.state.round, num_rounds)
@@ -268,14 +285,16 @@ class FedStrategy(Strategy):
             raise InvalidInput("FedStrategy plays its rounds itself; call its own start().")
         return self._run
 
-    def _begin(self, exchange: Exchange, initial_arrays: ArrayRecord, num_rounds: int) -> Running:
-        model = FlatModel(_loaded(self.model, initial_arrays))
+    def _coordinator(self, num_rounds: int, clients: int) -> Coordinator:
         settings = checked(Training, {**self.settings, "rounds": num_rounds})
-        clients = self._count(exchange)
         setting = Setting(clients, num_rounds, settings.local_steps, settings.local_lr, settings.server_lr)
         size = min(clients, max(cohort_size(settings.participation, clients), self.terms.min_train_nodes))
-        coordinator = Coordinator(self.method, setting, settings.seed, size, self.detector)
-        config = {
+        return Coordinator(self.method, setting, settings.seed, size, self.detector)
+
+    def _config(self, setting: Setting) -> dict[str, Any]:
+        """As it stands in the run folder."""
+        settings = checked(Training, {**self.settings, "rounds": setting.rounds})
+        return {
             "fedtaco": __version__,
             **settings.model_dump(exclude_none=True, exclude={"device"}),
             "engine": "flower",
@@ -283,13 +302,10 @@ class FedStrategy(Strategy):
             "dataset": self.dataset,
             "model": type(self.model).__name__,
             "partition": "by node",
-            "clients": clients,
+            "clients": setting.clients,
             "target": self.target,
             "parameters": parameters_of(self.method, cast(Any, self.detector)),
         }
-        recording = Recording(self.folder, config, clients)
-        state, members = recording.begin(coordinator.begin(model.vector.clone(), model.buffers.clone()))
-        return Running(self.terms, coordinator, model, recording, exchange, state, members)
 
     def _count(self, exchange: Exchange) -> int:
         """How many clients there are: as many as there were, as many as are said, or as many as there are nodes."""

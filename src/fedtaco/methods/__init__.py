@@ -3,6 +3,7 @@
 from fedtaco.methods.base import (
     Broadcast,
     Cost,
+    Departure,
     Local,
     Memory,
     Method,
@@ -46,6 +47,7 @@ __all__ = [
     "PARTS_AND_CONTROLS",
     "Broadcast",
     "Cost",
+    "Departure",
     "Domain",
     "FedAcg",
     "FedAvg",

@@ -11,6 +11,7 @@ One round, and the hook a method overrides to change a part of it:
 ``weigh``               server: the aggregation weights p_i
 ``aggregate``           server: the new weights and memory
 ``without``             server: the state once clients are expelled
+``mirror``              server: what a client far away remembers, told from its upload
 ``output``              server: the model the method returns, where that is not the weights
 ======================  ============================================================================
 
@@ -43,6 +44,7 @@ class Setting:
     """The constants of a run that formulas name: N, T, K, the local and the server rate."""
 
     clients: int
+    """All clients; in a round's ``Uploads`` those that were not expelled before it."""
     rounds: int
     local_steps: int
     local_lr: float
@@ -113,6 +115,21 @@ class Uploads:
     weights: Tensor = field(default_factory=lambda: torch.empty(0))
     """The aggregation weights p_i that the method's ``weigh`` chose."""
 
+    def only(self, rows: list[int]) -> Uploads:
+        """Some of the uploads, in rising order; they are moved together in the memory that all were in."""
+        for matrix in self.vectors.values():
+            for place, row in enumerate(rows):
+                if place != row:
+                    matrix[place].copy_(matrix[row])
+        shares = self.shares[rows]
+        return Uploads(
+            setting=self.setting,
+            clients=self.clients[rows],
+            vectors={name: matrix[: len(rows)] for name, matrix in self.vectors.items()},
+            steps=self.steps[rows],
+            shares=shares / shares.sum(),
+        )
+
     @cached_property
     def geometry(self) -> Geometry:
         return geometry_of(self.vectors["update"])
@@ -152,6 +169,17 @@ class Uploads:
 
 
 @dataclass(frozen=True)
+class Departure:
+    """Clients that are expelled."""
+
+    clients: Tensor
+    members: int
+    """How many clients there were, those that leave among them."""
+    memories: Mapping[int, Memory]
+    """What each that leaves remembers; a server far away has to follow it in the uploads."""
+
+
+@dataclass(frozen=True)
 class Cost:
     """What a method costs a client in a round, in units of FedAvg's; the contract test measures it."""
 
@@ -187,6 +215,8 @@ class Method:
     cost: ClassVar[Cost] = Cost()
     surveys: ClassVar[bool] = False
     """Whether a round begins with a phase of questions: ``survey`` on clients, ``absorb`` on the server."""
+    inspectable: ClassVar[bool] = True
+    """Whether single uploads mean something; where they are masked or noisy on purpose no detector can judge them."""
 
     def __post_init__(self) -> None:
         check_method_class(type(self))
@@ -243,9 +273,13 @@ class Method:
         """w <- w - relaxation * sum p_i U_i; with the default server rate the weighted mean of client models."""
         return server.moved(uploads.relaxation * uploads.move)
 
-    def without(self, server: Server, expelled: Tensor) -> Server:
-        """The server's state once the clients numbered in ``expelled`` are gone for good."""
+    def without(self, server: Server, departure: Departure) -> Server:
+        """The server's state once some clients are gone for good."""
         return server
+
+    def mirror(self, memory: Memory, upload: Memory) -> Memory:
+        """What a client remembers after an upload, as a server far away can tell; only ``without`` makes use of it."""
+        return memory
 
     def output(self, server: Server) -> Tensor:
         """The weights of the model that the method returns."""

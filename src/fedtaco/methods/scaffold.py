@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.base import Broadcast, Cost, Departure, Local, Memory, Method, Server, Setting, Uploads
 from fedtaco.methods.parameters import parameter
 from fedtaco.methods.tailored import Tailored
 
@@ -49,9 +49,22 @@ class Scaffold(Method):
         return {"update": update, "variate_change": change}, {"variate": variate}
 
     def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        change = uploads.vectors["variate_change"].double().sum(0) / uploads.setting.clients
+        change = uploads.vectors["variate_change"].sum(0, dtype=torch.float64) / uploads.setting.clients
         variate = server.memory["variate"]
         return super().aggregate(server, uploads).remembering(variate=variate + change.to(variate.dtype))
+
+    def mirror(self, memory: Memory, upload: Memory) -> Memory:
+        return {"variate": memory["variate"] + upload["variate_change"]}
+
+    def without(self, server: Server, departure: Departure) -> Server:
+        """c becomes the mean of the c_i that are left."""
+        left = departure.members - len(departure.clients)
+        if left == 0:
+            return server
+        variate = departure.members * server.memory["variate"]
+        for memory in departure.memories.values():
+            variate = variate - memory["variate"]
+        return server.remembering(variate=variate / left)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.base import Broadcast, Departure, Memory, Method, Server, Setting, Uploads
 
 INITIAL_ALPHA = 0.1
 """α_i before a client's first upload (paper, Algorithm 2)."""
@@ -37,10 +37,7 @@ class Tailored(Method):
         alpha[uploads.clients] = uploads.geometry.alpha
         return super().aggregate(server, uploads).remembering(alpha=alpha)
 
-    def without(self, server: Server, expelled: Tensor) -> Server:
+    def without(self, server: Server, departure: Departure) -> Server:
         """An expelled client has no coefficient any more: NaN."""
-        return (
-            super()
-            .without(server, expelled)
-            .remembering(alpha=server.memory["alpha"].index_fill(0, expelled, torch.nan))
-        )
+        alpha = server.memory["alpha"].index_fill(0, departure.clients, torch.nan)
+        return super().without(server, departure).remembering(alpha=alpha)

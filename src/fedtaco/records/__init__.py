@@ -2,6 +2,6 @@
 
 from fedtaco.records.checkpoint import Arrays
 from fedtaco.records.folder import RunFolder, Split
-from fedtaco.records.history import ClientRecord, History, RoundRecord
+from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord
 
-__all__ = ["Arrays", "ClientRecord", "History", "RoundRecord", "RunFolder", "Split"]
+__all__ = ["Arrays", "ClientRecord", "Decision", "History", "RoundRecord", "RunFolder", "Split"]

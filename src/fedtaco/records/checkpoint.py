@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records.files import replacing, write_json
+from fedtaco.records.files import UNREADABLE, reason_of, replacing, write_json
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -30,6 +29,7 @@ class Checkpoint:
 
     def save(self, round_number: int, shared: Arrays, changed: Mapping[int, Arrays]) -> None:
         """Write what all share, and the memories of the clients that changed since the last time."""
+        self.folder.mkdir(exist_ok=True)
         stored = self._read()
         files = {"shared": f"shared-{round_number}.safetensors", "clients": f"clients-{round_number}.safetensors"}
         owners = {**(stored["clients"] if stored else {}), **{str(client): files["clients"] for client in changed}}
@@ -45,10 +45,10 @@ class Checkpoint:
 
     def load(self) -> tuple[int, Arrays, dict[int, dict[str, npt.NDArray[Any]]]] | None:
         """The last finished round, what all share, and each client's memory; ``None`` if nothing was saved."""
-        stored = self._read()
-        if stored is None:
-            return None
         try:
+            stored = self._read()
+            if stored is None:
+                return None
             shared = load_file(self.folder / stored["shared"])
             memories: dict[int, dict[str, npt.NDArray[Any]]] = {}
             for file in set(stored["clients"].values()):
@@ -56,22 +56,18 @@ class Checkpoint:
                     client, _, name = key.partition("/")
                     if stored["clients"][client] == file:
                         memories.setdefault(int(client), {})[name] = array
-        except (SafetensorError, FileNotFoundError, KeyError) as error:
-            raise self._damaged(error) from error
-        return stored["round"], shared, memories
+            return int(stored["round"]), shared, memories
+        except UNREADABLE as error:
+            raise InvalidInput(
+                f"{self.folder} is damaged: {reason_of(error)}; start the run again (overwrite)."
+            ) from error
 
     def _read(self) -> dict[str, Any] | None:
         if not self._manifest.is_file():
             return None
-        try:
-            stored: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise self._damaged(error) from error
+        stored: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
         return stored
 
     def _write(self, name: str, arrays: Arrays) -> None:
         with replacing(self.folder / name) as temporary:
             save_file(dict(arrays), temporary)
-
-    def _damaged(self, error: Exception) -> InvalidInput:
-        return InvalidInput(f"{self.folder} is damaged ({error}); start the run again (overwrite).")

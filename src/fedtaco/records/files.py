@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from fedtaco.errors import InvalidInput
 
 SCHEMA = 1
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OSError,
+    zipfile.BadZipFile,
+    SafetensorError,
+)
+"""What reading a damaged file may raise."""
 
 
 @contextmanager
@@ -32,11 +46,27 @@ def storage(path: Path) -> Iterator[None]:
     """A disk that is full, or a folder that cannot be written, is told in a sentence."""
     try:
         yield
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise InvalidInput(
-            f"Cannot write to {path}: {error.strerror or error}. What was finished is kept: make room, or choose "
+            f"Cannot write to {path}: {reason}. What was finished is kept: make room, or choose "
             "another folder (out), and go on with --resume."
         ) from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Path]:
+    """A file that cannot be read is told in a sentence."""
+    try:
+        yield path
+    except InvalidInput:
+        raise
+    except UNREADABLE as error:
+        raise InvalidInput(f"{path} is damaged: {reason_of(error)}.") from error
+
+
+def reason_of(error: Exception) -> str:
+    return f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -67,9 +97,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a file; one that a crash cut off is left out."""
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    try:
+    with reading(path):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    except ValueError as error:
-        raise InvalidInput(f"{path} is damaged: {error}.") from error
-    return [{name: value for name, value in row.items() if name != "schema"} for row in rows]
+        return [{name: value for name, value in row.items() if name != "schema"} for row in rows]

@@ -1,14 +1,15 @@
 """A run folder: everything about one run, complete, self-describing and safe to resume.
 
 =====================  ========================================================
-``config.toml``        what was run
-``partition.npz``      which client held which training samples and labels
+``config.toml``        what was run, and under ``ran_by`` how: engine and versions
+``partition.npz``      which client held which training samples and labels, and who misbehaved
 ``rounds.jsonl``       one object a round
 ``clients.jsonl``      one object a client and round
 ``checkpoint/``        the state after the last finished round
 ``summary.json``       how the run ended; present once it has
 ``model.safetensors``  the trained global model
 ``output.safetensors``  the model the method returns, where that is another one
+``lock``               there while a process is at work
 =====================  ========================================================
 """
 
@@ -19,7 +20,8 @@ import json
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,9 @@ from safetensors.numpy import save_file
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records.checkpoint import Arrays, Checkpoint
-from fedtaco.records.files import SCHEMA, append_lines, json_line, read_lines, replacing, storage, write_json
-from fedtaco.records.history import ClientRecord, History, RoundRecord
+from fedtaco.records.files import SCHEMA, append_lines, json_line, read_lines, reading, replacing, storage, write_json
+from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord
+from fedtaco.records.lock import LOCK, locked
 
 Integers = npt.NDArray[np.int64]
 
@@ -43,6 +46,14 @@ class Split:
     indices: Sequence[Integers]
     label_counts: Integers
     groups: list[str] | None = None
+    freeloaders: list[int] = field(default_factory=list)
+    """The clients that misbehave."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each client is: a freeloader, or else of its group (``all`` where there are none)."""
+        own = self.groups or ["all"] * len(self.label_counts)
+        return ["freeloaders" if client in self.freeloaders else group for client, group in enumerate(own)]
 
 
 RECORDS = (
@@ -54,6 +65,7 @@ RECORDS = (
     "model.safetensors",
     "output.safetensors",
     "tensorboard",
+    "wandb",
 )
 """What a run writes beside its configuration; nothing else in a folder is ever removed."""
 
@@ -75,29 +87,25 @@ class RunFolder:
             return False
 
     def config(self) -> dict[str, Any]:
-        try:
+        if not self._config.exists():
+            raise InvalidInput(f"{self.path} is not a run folder: it has no config.toml.")
+        with reading(self._config):
             return tomllib.loads(self._config.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InvalidInput(f"{self.path} is not a run folder: it has no config.toml.") from None
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{self._config} is damaged: {error}.") from error
 
     def summary(self) -> dict[str, Any] | None:
         """How the run ended; ``None`` while it has not."""
         path = self.path / "summary.json"
         if not path.is_file():
             return None
-        try:
+        with reading(path):
             ended: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InvalidInput(f"{path} is damaged: {error}.") from error
-        return ended
+            return ended
 
     def history(self) -> History:
-        return History(
-            [RoundRecord(**_round_fields(row)) for row in read_lines(self._rounds)],
-            [ClientRecord(**row) for row in read_lines(self._clients)],
-        )
+        with reading(self._rounds):
+            rounds = [read_round(row) for row in read_lines(self._rounds)]
+        with reading(self._clients):
+            return History(rounds, [ClientRecord(**row) for row in read_lines(self._clients)])
 
     def client_rows(self) -> Iterator[dict[str, Any]]:
         """The lines of ``clients.jsonl`` one by one, for runs too large to be held; a cut-off one is left out."""
@@ -107,9 +115,10 @@ class RunFolder:
 
     def partition(self) -> Split:
         """Who held what."""
-        with np.load(self.path / "partition.npz", allow_pickle=False) as stored:
+        with reading(self.path / "partition.npz") as path, np.load(path, allow_pickle=False) as stored:
             parts = np.split(stored["indices"], np.cumsum(stored["sizes"])[:-1])
-            return Split(parts, stored["label_counts"], [str(name) for name in stored["groups"]] or None)
+            freeloaders = stored["freeloaders"].tolist() if "freeloaders" in stored else []
+            return Split(parts, stored["label_counts"], [str(name) for name in stored["groups"]] or None, freeloaders)
 
     def model_path(self, name: str) -> Path:
         """Where a model lies: ``output`` is the global ``model`` unless the method returns another."""
@@ -121,6 +130,14 @@ class RunFolder:
         return path
 
     # What is written
+
+    @contextmanager
+    def held(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Iterator[None]:
+        """Claim the folder and keep other processes out of it."""
+        self.claim(config, resume=resume, overwrite=overwrite)
+        with locked(self.path):
+            self.claim(config, resume=resume, overwrite=overwrite)
+            yield
 
     def claim(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
         """Refuse a folder that belongs to something else; nothing is written."""
@@ -157,14 +174,20 @@ class RunFolder:
                     sizes=np.array([len(part) for part in split.indices]),
                     label_counts=split.label_counts,
                     groups=np.array(split.groups or [], dtype=str),
+                    freeloaders=np.array(split.freeloaders, dtype=np.int64),
                 )
-            with replacing(self._config) as temporary:
-                temporary.write_text(tomli_w.dumps({"schema": SCHEMA, **config}), encoding="utf-8")
+            self._write_config({"schema": SCHEMA, **config})
+
+    def record_how(self, ran_by: Mapping[str, Any]) -> None:
+        """Replace what is recorded of how the run is done, which changes nothing of what is run."""
+        with storage(self.path):
+            self._write_config({**self.config(), "ran_by": ran_by})
 
     def rewind(self, round_number: int) -> None:
         """Forget what was recorded after a round, and how the run ended."""
         for path in (self._rounds, self._clients):
-            kept = [row for row in read_lines(path) if row["round"] <= round_number]
+            with reading(path):
+                kept = [row for row in read_lines(path) if row["round"] <= round_number]
             if {row["round"] for row in kept} != set(range(1, round_number + 1)):
                 raise InvalidInput(
                     f"{path} lacks some of the {round_number} rounds in the checkpoint; start again (overwrite)."
@@ -191,6 +214,10 @@ class RunFolder:
         with storage(self.path):
             write_json(self.path / "summary.json", summary)
 
+    def _write_config(self, config: Mapping[str, Any]) -> None:
+        with replacing(self._config) as temporary:
+            temporary.write_text(tomli_w.dumps(config), encoding="utf-8")
+
     @property
     def _config(self) -> Path:
         return self.path / "config.toml"
@@ -206,11 +233,14 @@ class RunFolder:
 
 def _is_strange(path: Path) -> bool:
     """Whether it is nothing that a start or a replacement cut short may have left behind."""
-    return path.name not in RECORDS and path.suffix != ".part"
+    return path.name not in (*RECORDS, LOCK) and path.suffix != ".part"
 
 
-def _round_fields(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "dropped": {int(client): reason for client, reason in row["dropped"].items()}}
+def read_round(row: dict[str, Any]) -> RoundRecord:
+    """A line of ``rounds.jsonl``."""
+    dropped = {int(client): str(reason) for client, reason in row["dropped"].items()}
+    decisions = [Decision(**decision) for decision in row.get("decisions", [])]
+    return RoundRecord(**{**row, "dropped": dropped, "decisions": decisions})
 
 
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

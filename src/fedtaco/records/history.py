@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import unknown
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a detector decided about a client in a round, and why."""
+
+    client: int
+    action: str
+    """``left out`` (this upload), ``expelled`` (the client, too), or ``spared`` where all were suspicious."""
+    test: str
+    score: float
+    threshold: float
+    reason: str
+    """Words that follow the client's name: "its upload is zero"."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,9 @@ class RoundRecord:
     cohort: int = 0
     """How many clients were asked."""
     dropped: dict[int, str] = field(default_factory=dict)
-    """Clients whose upload could not be used, with the reason."""
+    """Clients whose upload was not used, with the reason."""
+    decisions: list[Decision] = field(default_factory=list)
+    """What a detector decided."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +66,8 @@ class ClientRecord:
     seconds: float | None
     strikes: int = 0
     expelled: bool = False
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """What a detector judged this upload by."""
 
 
 @dataclass(repr=False)

@@ -15,6 +15,7 @@ import numpy as np
 from fedtaco.errors import InvalidInput
 from fedtaco.records import RunFolder
 from fedtaco.report.heat import Columns, Floats, rounded
+from fedtaco.report.paired import paired_differences
 from fedtaco.report.runs import MEASURES, Run, Series, as_series, read_run, shown, varying
 from fedtaco.report.summary import compare_runs
 
@@ -49,7 +50,7 @@ def gather(folders: Sequence[RunFolder], tell: Tell = quietly) -> Data:
         "partition": common.get("partition"),
         "methods": [{"name": own.name, "curves": _curves(own)} for own in series],
         "timed": any(_is_timed(own) for own in series),
-        "results": [_result(own) for own in series],
+        **_results(series),
         "notes": sorted({note for run in runs for note in run.summary["partition_notes"]}),
         "partitions": partitions,
         "runs": [_picture(place, own, run, partition_of[run]) for place, own in enumerate(series) for run in own.runs],
@@ -57,7 +58,7 @@ def gather(folders: Sequence[RunFolder], tell: Tell = quietly) -> Data:
         "dropped": [event for own in series for run in own.runs for event in _dropped(own, run)],
         "settings": {name: shown(value) for name, value in common.items()},
         "own_settings": [_own_settings(own, common) for own in series],
-        "versions": sorted({str(run.config.get("fedtaco", "unknown")) for run in runs}),
+        "versions": _versions(runs),
     }
 
 
@@ -132,6 +133,15 @@ def _numbers(values: Floats) -> list[float | None]:
 # The table
 
 
+def _results(series: Sequence[Series]) -> Data:
+    """A row a method, with its difference to the reference, which is FedAvg where there is one, else the first."""
+    reference = next((own for own in series if own.runs[0].config["method"] == "fedavg"), series[0])
+    finished = [{**run.summary, "method": own.name} for own in series for run in own.runs if run.finished]
+    differences = paired_differences(finished, reference.name)
+    rows = [{**_result(own), "difference": differences.get(own.name)} for own in series]
+    return {"results": rows, "reference": reference.name if differences else None}
+
+
 def _result(series: Series) -> Data:
     """A row of the results: of the finished runs, or of what there is while none has finished."""
     finished = [run for run in series.runs if run.finished]
@@ -204,7 +214,7 @@ def _picture(place: int, series: Series, run: Run, partition: int) -> Data:
         "width": run.heat.columns.width,
         "grids": run.heat.grids(),
         "expelled": sorted({int(rows[client]) for client in run.heat.expelled}),
-        "freeloaders": sorted({int(rows[client]) for client in run.freeloaders if client < len(rows)}),
+        "freeloaders": sorted({int(rows[client]) for client in run.split.freeloaders}),
     }
 
 
@@ -218,25 +228,26 @@ def _run_name(series: Series, run: Run) -> str:
 
 
 def _detections(series: Series, run: Run) -> list[Data]:
-    known = set(run.freeloaders)
+    known = set(run.split.freeloaders)
     return [
         {
             "method": series.name,
             "run": _run_name(series, run),
             "client": client,
             "round": line["round"],
-            "reason": _reason(run, line),
+            "reason": _reason(run, client, line),
             "freeloader": client in known if known else None,
         }
         for client, line in sorted(run.heat.expelled.items(), key=lambda item: (item[1]["round"], item[0]))
     ]
 
 
-def _reason(run: Run, line: Any) -> str:
-    kappa = run.settings.get("taco.kappa")
-    rule = "" if kappa is None else f" (α at or above {shown(kappa)})"
-    last = "" if line["alpha"] is None else f", α {line['alpha']:.2f} in its last round"
-    return f"{line['strikes']} strike{'' if line['strikes'] == 1 else 's'}{rule}{last}"
+def _reason(run: Run, client: int, line: Any) -> str:
+    strikes = f"{line['strikes']} strike{'' if line['strikes'] == 1 else 's'}"
+    if client not in run.expulsions:
+        return strikes
+    decision = run.expulsions[client]
+    return f"{strikes}; {decision.reason} ({decision.test} {decision.score:.2g}, threshold {decision.threshold:.2g})"
 
 
 def _dropped(series: Series, run: Run) -> list[Data]:
@@ -263,6 +274,14 @@ def _own_settings(series: Series, common: Data) -> Data:
         "settings": ", ".join(f"{name}={shown(value)}" for name, value in own.items() if name not in common),
         "engine": "; ".join(engines),
         "status": " ".join([_status(series) or "finished", *stops]),
+    }
+
+
+def _versions(runs: Sequence[Run]) -> dict[str, str]:
+    """What made the runs, each version once."""
+    return {
+        name: ", ".join(sorted({version for run in runs for version in run.versions[name] or ["not recorded"]}))
+        for name in runs[0].versions
     }
 
 

@@ -138,9 +138,9 @@ class HeatMap:
             means = (self._cells[:, 0] / self._cells[:, 1]).reshape(len(QUANTITIES), *self._shape)
         return {quantity: rounded(grid) for quantity, grid in zip(QUANTITIES, means, strict=True)}
 
-    def mean_alpha(self, groups: Sequence[str] | None) -> dict[str, float]:
-        """Mean α over rounds and the clients of each group (``all`` where there are no groups)."""
-        names, places = np.unique(groups or ["all"] * self._alpha.shape[1], return_inverse=True)
+    def mean_alpha(self, kinds: Sequence[str]) -> dict[str, float]:
+        """Mean α over rounds and the clients of each kind."""
+        names, places = np.unique(kinds, return_inverse=True)
         totals, counts = (np.bincount(places, own) for own in self._alpha)
         return {str(name): float(t / n) for name, t, n in zip(names, totals, counts, strict=True) if n}
 

@@ -232,10 +232,23 @@
     at("theme").setAttribute("aria-pressed", String(state.dark));
   }
 
+  const drawHeatMaps = () => Promise.all([drawClients(), drawLabels()]);
+
   function drawAll() {
     if (state.chosen) root.dataset.theme = state.dark ? "dark" : "light";
     colourMethods();
-    return Promise.all([drawCurves(), drawClients(), drawLabels()]);
+    return Promise.all([drawCurves(), drawHeatMaps()]);
+  }
+
+  /** The curves are shown before the heat maps, which are below them, are drawn. */
+  async function open() {
+    const stamp = (event) => { root.dataset[event] = String(Math.round(performance.now())); };
+    colourMethods();
+    await drawCurves();
+    await new Promise((shown) => { requestAnimationFrame(() => setTimeout(shown)); });
+    stamp("shown");
+    await drawHeatMaps();
+    stamp("drawn");
   }
 
   function show(hidden) {
@@ -289,5 +302,5 @@
   fill(at("method"), data.methods.map((method, place) => [place, method.name]), 0);
   fill(at("partition"), data.partitions.map((partition, place) => [place, partition.name]), 0);
   offerRuns(0);
-  drawAll().then(() => { root.dataset.drawn = String(Math.round(performance.now())); });
+  open();
 })();

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records import RunFolder
-from fedtaco.records.files import SCHEMA, replacing, storage
+from fedtaco.records.files import replacing, storage
 from fedtaco.report.gather import Data, Tell, gather, quietly
 
 LISTED = 200
@@ -53,10 +53,8 @@ def render(data: Data, library: str, version: str) -> str:
         "dropped": _dropped(data["dropped"]),
         "settings": _table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),
         "own_settings": _own_settings(data["own_settings"]),
-        "versions": escape(
-            f"Runs recorded by fedtaco {', '.join(data['versions'])} (folder schema {SCHEMA}); page written by fedtaco "
-            f"{metadata.version('fedtaco')} with plotly.js {version}."
-        ),
+        "versions": _table(["made by", "version"], [[name, value] for name, value in data["versions"].items()]),
+        "written": escape(f"Page written by fedtaco {metadata.version('fedtaco')} with plotly.js {version}."),
     }
     return re.sub(r"<!--(\w+)-->", lambda place: parts[place[1]], _file("page.html"))
 
@@ -124,16 +122,18 @@ def _results(data: Data) -> str:
     groups = sorted({group for row in rows for group in row["alpha"]})
     target = "target" if data["target"] is None else f"{data['target']:.0%}"
     timed = any(row.get("client_seconds") is not None for row in rows)
-    head = ["method", "final accuracy", "worst tenth", f"rounds to {target}"]
-    head += [*(["client seconds"] if timed else []), *(f"α {group}" for group in groups)]
-    return _table(head, [_result(row, groups, timed) for row in rows], keyed=True)
+    reference = data["reference"]
+    head = ["method", "final accuracy", *([f"difference to {reference}"] if reference else []), "worst tenth"]
+    head += [f"rounds to {target}", *(["client seconds"] if timed else []), *(f"α {group}" for group in groups)]
+    return _table(head, [_result(row, groups, timed, bool(reference)) for row in rows], keyed=True)
 
 
-def _result(row: Data, groups: Sequence[str], timed: bool) -> Row:
-    seconds = row.get("client_seconds")
+def _result(row: Data, groups: Sequence[str], timed: bool, compared: bool) -> Row:
+    seconds, difference = row.get("client_seconds"), row["difference"]
     return [
         f"{row['method']} ({row['status']})" if row["status"] else row["method"],
         _accuracy(row),
+        *(["–" if difference is None else str(difference).replace("-", "−")] if compared else []),
         _percent(row.get("worst_tenth_accuracy")),
         row.get("rounds_to_target", "–"),
         *(["–" if seconds is None else f"{seconds:.2f}"] if timed else []),
@@ -155,6 +155,9 @@ def _notes(data: Data) -> list[str]:
     over_seeds = ", mean ± deviation over seeds" if data["seeds"] > 1 else ""
     said = {
         f"Final accuracy: on the test set after the last round{over_seeds}.": True,
+        f"Difference to {data['reference']}: final accuracy less that method's, in percentage points, over the "
+        "finished seeds that both have; in brackets the 95 % confidence interval of its mean.": data["reference"]
+        is not None,
         "Worst tenth: the mean over the tenth of the clients with the lowest accuracy, each by its own mix of "
         "labels.": True,
         "N+: the target was not reached in N rounds.": any(mark.endswith("+") for mark in marks),

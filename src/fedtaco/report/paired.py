@@ -23,19 +23,22 @@ class Difference:
         return f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
 
 
-def paired_differences(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Difference]:
-    """Final accuracy of each method minus the first one's, seed by seed; for methods with two seeds in common."""
+def paired_differences(summaries: Sequence[Mapping[str, Any]], reference: str) -> dict[str, Difference]:
+    """Final accuracy of each method minus the reference's, seed by seed; for methods with two seeds in common.
+
+    As in the table, a seed that diverged does not count.
+    """
     by_method: dict[str, dict[int, float]] = {}
     for run in summaries:
         accuracies = by_method.setdefault(run["method"], {})
-        if run["final_accuracy"] is not None:
+        if run["stopped"] is None and run["final_accuracy"] is not None:
             accuracies[run["seed"]] = run["final_accuracy"]
-    base, *others = by_method.items()
+    base = by_method.pop(reference, {})
     differences = {}
-    for method, accuracies in others:
-        common = sorted(set(accuracies) & set(base[1]))
+    for method, accuracies in by_method.items():
+        common = sorted(set(accuracies) & set(base))
         if len(common) > 1:
-            differences[method] = interval([accuracies[seed] - base[1][seed] for seed in common])
+            differences[method] = interval([accuracies[seed] - base[seed] for seed in common])
     return differences
 
 

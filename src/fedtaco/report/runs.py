@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records import History, RoundRecord, RunFolder, Split
-from fedtaco.records.files import read_lines
+from fedtaco.records import Decision, History, RunFolder, Split
+from fedtaco.records.files import read_lines, reading
+from fedtaco.records.folder import read_round
 from fedtaco.report.heat import Columns, Floats, HeatMap, Rows
 from fedtaco.report.summary import compare_runs, summarize
 
 MEASURES = ("accuracy", "validation_accuracy")
 REQUIRED = {"method", "dataset", "partition", "clients", "rounds", "seed", "target", "parameters"}
+VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
 NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "seed", "method", "parameters"}
 
 
@@ -43,6 +43,8 @@ class Run:
     """What a report needs of one run."""
 
     config: dict[str, Any]
+    versions: dict[str, list[str]]
+    """What made it; more than one where it went on under another."""
     finished: bool
     summary: dict[str, Any]
     """How the run ended; worked out from the records where it has not."""
@@ -52,6 +54,8 @@ class Run:
     """Of each round's slowest client; nan where the engine could not tell."""
     dropped: list[tuple[int, int, str]]
     """Round, client and reason of each upload that was left out."""
+    expulsions: dict[int, Decision]
+    """Why each expelled client was, where that was recorded."""
     split: Split
     heat: HeatMap
 
@@ -65,68 +69,61 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that was set but method, seed and what is drawn by the seed, parameters among the rest."""
-        drawn = {"freeloaders"} if self.freeloaders else set()
-        own = {name: value for name, value in self.config.items() if name not in NOT_SETTINGS | drawn}
+        """All that was set but method and seed, parameters among the rest."""
+        own = {name: value for name, value in self.config.items() if name not in NOT_SETTINGS}
         return {**own, **self.config["parameters"]}
-
-    @property
-    def freeloaders(self) -> list[int]:
-        """The clients that the configuration lists as freeloaders."""
-        listed = self.config.get("freeloaders")
-        return [client for client in listed if isinstance(client, int)] if isinstance(listed, list) else []
 
 
 def read_run(folder: RunFolder, side: int, tell: Callable[[int], None]) -> Run:
     """Read a run, its clients over rounds drawn together into at most ``side`` rows and columns."""
-    with _reading(folder.path / "config.toml"):
+    with reading(folder.path / "config.toml"):
         config = folder.config()
         missing = sorted(REQUIRED - set(config))
         if missing:
             raise KeyError(", ".join(missing))
-    with _reading(folder.path / "rounds.jsonl") as path:
-        history = History([_round(row) for row in read_lines(path)])
+        versions = _versions(config)
+    with reading(folder.path / "rounds.jsonl") as path:
+        history = History([read_round(row) for row in read_lines(path)])
         measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
         seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
-    with _reading(folder.path / "partition.npz"):
-        split = folder.partition()
-    with _reading(folder.path / "clients.jsonl"):
+    split = folder.partition()
+    with reading(folder.path / "clients.jsonl"):
         heat = HeatMap(Rows.of(split.groups, len(split.label_counts), side), Columns(len(history), side))
         heat.fill(folder.client_rows(), tell)
-    with _reading(folder.path / "summary.json"):
+    with reading(folder.path / "summary.json"):
         ended = folder.summary()
         summary = ended or _summary_so_far(config, history, split, heat)
         if ended:
             compare_runs([ended])
     dropped = [(record.round, client, reason) for record in history for client, reason in record.dropped.items()]
-    return Run(config, ended is not None, summary, measures, seconds, dropped, split, heat)
+    expulsions = {
+        decision.client: decision
+        for record in history
+        for decision in record.decisions
+        if decision.action == "expelled"
+    }
+    return Run(config, versions, ended is not None, summary, measures, seconds, dropped, expulsions, split, heat)
 
 
-def _round(row: dict[str, Any]) -> RoundRecord:
-    return RoundRecord(**{**row, "dropped": {int(client): str(reason) for client, reason in row["dropped"].items()}})
+def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
+    """What made a run, as far as it is recorded.
+
+    >>> _versions({"fedtaco": "0.1.0", "ran_by": {"versions": [{"torch": "2.12"}, {"torch": "2.13"}]}})
+    {'fedtaco': ['0.1.0'], 'schema': [], 'python': [], 'torch': ['2.12', '2.13'], 'numpy': []}
+    """
+    sources = [config, *config.get("ran_by", {}).get("versions", [])]
+    return {name: [str(one[name]) for one in sources if name in one] for name in VERSIONED}
 
 
 def _summary_so_far(config: dict[str, Any], history: History, split: Split, heat: HeatMap) -> dict[str, Any]:
     return {
         **summarize(history, config["target"], split),
         "method": config["method"],
-        "alpha": heat.mean_alpha(split.groups),
+        "alpha": heat.mean_alpha(split.kinds),
         "expelled": sorted(heat.expelled),
         "partition_notes": [],
         "stopped": None,
     }
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[Path]:
-    """A file that cannot be read is told in a sentence."""
-    try:
-        yield path
-    except InvalidInput:
-        raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, zipfile.BadZipFile) as error:
-        reason = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)
-        raise InvalidInput(f"{path} is damaged: {reason}.") from error
 
 
 @dataclass(frozen=True)

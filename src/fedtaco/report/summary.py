@@ -35,7 +35,7 @@ def summarize(history: History, target: float, split: Split) -> dict[str, Any]:
         "seconds_to_target": history.seconds_to(target),
         "client_seconds": history.client_seconds[-1] if history.is_timed else None,
         "wall_seconds": sum(record.wall_seconds for record in history),
-        "alpha": mean_alpha(history, split.groups),
+        "alpha": mean_alpha(history, split.kinds),
         "dropped_uploads": sum(len(record.dropped) for record in history),
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
     }
@@ -48,12 +48,13 @@ def _best_by_validation(history: History) -> RoundRecord | None:
 
 
 def client_accuracies(record: RoundRecord, split: Split) -> list[float] | None:
-    """The accuracy each client can expect: that of every class in the test set, by the client's own mix of labels."""
+    """The accuracy each honest client can expect: that of every class in the test set, by its own mix of labels."""
     if record.class_accuracy is None:
         return None
     known = [(place, value) for place, value in enumerate(record.class_accuracy) if value is not None]
     columns, values = [place for place, _ in known], np.array([value for _, value in known])
-    counts = split.label_counts[:, columns]
+    honest = [client for client in range(len(split.label_counts)) if client not in split.freeloaders]
+    counts = split.label_counts[np.ix_(honest, columns)]
     return [float(own @ values / own.sum()) for own in counts if own.sum() > 0]
 
 
@@ -66,13 +67,13 @@ def worst_tenth(accuracies: Sequence[float] | None) -> float | None:
     return fmean(sorted(accuracies)[: max(1, len(accuracies) // 10)]) if accuracies else None
 
 
-def mean_alpha(history: History, groups: Sequence[str] | None) -> dict[str, float]:
-    """Mean α over rounds and the clients of each group (``all`` where there are no groups)."""
+def mean_alpha(history: History, kinds: Sequence[str]) -> dict[str, float]:
+    """Mean α over rounds and the clients of each kind."""
     gathered: dict[str, list[float]] = {}
     for record in history.clients:
         if record.alpha is not None:
-            gathered.setdefault(groups[record.client] if groups else "all", []).append(record.alpha)
-    return {group: fmean(values) for group, values in sorted(gathered.items())}
+            gathered.setdefault(kinds[record.client], []).append(record.alpha)
+    return {kind: fmean(values) for kind, values in sorted(gathered.items())}
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,51 @@
-"""Freeloader detection by the paper's rule (Eq. 10 and Algorithm 2): α_i at or above κ, λ times."""
+"""What a detector is, and the paper's own (Eq. 10 and Algorithm 2): α_i at or above κ, λ times."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
+from torch import Tensor
 
-from fedtaco.methods import Memory, Setting, Uploads, check_parameters, parameter
+from fedtaco.methods import Broadcast, Memory, Method, Setting, Uploads, check_parameters, parameter
+from fedtaco.records import Decision
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the server has when a round's uploads have come in."""
+
+    method: Method
+    sent: Broadcast
+    """What the clients that uploaded were sent, per-client numbers in the order of the uploads."""
+    uploads: Uploads
+    round: int
+    partial: bool
+    """Whether rounds are made with a part of the clients."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a detector remembers from now on, and what it decided."""
+
+    memory: Memory
+    left_out: Tensor
+    """Which of the uploads are not to be used."""
+    decisions: Sequence[Decision]
+    scores: Sequence[Mapping[str, float]]
+    """What each upload was judged by."""
 
 
 class Detector(Protocol):
-    """Judges a round's uploads after they were aggregated. What it remembers is plain data:
+    """Judges a round's uploads before they are aggregated. What it remembers is plain data, among it
     per client ``strikes``, ``seen`` (rounds taken part in) and ``expelled``."""
 
-    def judge(self, memory: Memory, uploads: Uploads, *, partial: bool) -> Memory: ...
+    def begin(self, method: Method, weights: Tensor, setting: Setting) -> Memory: ...
+
+    def judge(self, memory: Memory, case: Case) -> Verdict: ...
 
 
 def clean_record(clients: int) -> Memory:
@@ -54,14 +84,30 @@ class PaperDetector:
     def limit(self, setting: Setting) -> int:
         return math.ceil(setting.rounds / 5) if self.max_strikes is None else self.max_strikes
 
-    def judge(self, memory: Memory, uploads: Uploads, *, partial: bool) -> Memory:
+    def begin(self, method: Method, weights: Tensor, setting: Setting) -> Memory:
+        return clean_record(setting.clients)
+
+    def judge(self, memory: Memory, case: Case) -> Verdict:
+        uploads = case.uploads
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
         seen[uploads.clients] += 1
         if len(uploads.clients) > 1:
             strikes[uploads.clients] += uploads.geometry.alpha >= self.kappa
         limit, rounds = self.limit(uploads.setting), uploads.setting.rounds
-        out = (strikes >= 3) & (strikes * rounds >= limit * seen) if partial else strikes >= limit
-        return {"strikes": strikes, "seen": seen, "expelled": memory["expelled"] | out}
-
-
-DETECTORS: dict[str, type[PaperDetector] | None] = {"off": None, "paper": PaperDetector}
+        out = (strikes >= 3) & (strikes * rounds >= limit * seen) if case.partial else strikes >= limit
+        expelled = memory["expelled"] | out
+        decisions = [
+            Decision(
+                client=client,
+                action="expelled",
+                test="alpha",
+                score=float(uploads.geometry.alpha[row]),
+                threshold=self.kappa,
+                reason=f"its α was at or above {self.kappa:g} in {int(strikes[client])} rounds",
+            )
+            for row, client in enumerate(uploads.clients.tolist())
+            if out[client] and not memory["expelled"][client]
+        ]
+        nobody = torch.zeros(len(uploads.clients), dtype=torch.bool)
+        scores = [{"alpha": alpha} for alpha in uploads.geometry.alpha.tolist()]
+        return Verdict({"strikes": strikes, "seen": seen, "expelled": expelled}, nobody, decisions, scores)

@@ -1,0 +1,45 @@
+"""Short stand-ins for long vectors: sums of signed coordinates, which nearly keep lengths and angles.
+
+A sketch is linear: a mixture of vectors stays the same mixture of their sketches.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+LONGEST = 8191
+"""Numbers in a sketch; a prime, so that coordinates at like places of a layer do not meet in one sum."""
+
+
+def sketch_size(length: int) -> int:
+    return min(length, LONGEST)
+
+
+def sketch(rows: Tensor) -> Tensor:
+    """The rows (n, d) as (n, LONGEST): coordinate j, with a random sign, is added to number j mod LONGEST.
+
+    Rows no longer than a sketch stand for themselves.
+
+    >>> sketch(torch.ones(2, 3))
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]], dtype=torch.float64)
+    """
+    length = rows.shape[1]
+    if length <= LONGEST:
+        return rows.double()
+    sums, signs = rows.new_zeros(len(rows), LONGEST), _signs(length, rows.dtype)
+    for start in range(0, length, LONGEST):
+        part = rows[:, start : start + LONGEST]
+        width = part.shape[1]
+        sums[:, :width].addcmul_(part, signs[start : start + width])
+    return sums.double()
+
+
+@lru_cache(maxsize=2)
+def _signs(length: int, kind: torch.dtype) -> Tensor:
+    """The same for all vectors of a length, in every run."""
+    coins = torch.Generator().manual_seed(length)
+    return torch.randint(0, 2, (length,), generator=coins).mul_(2).sub_(1).to(kind)

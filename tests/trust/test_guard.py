@@ -1,0 +1,316 @@
+"""The guard: sketches, what is new, each test by numbers made by hand, and whole runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+import fedtaco
+from fedtaco import InvalidInput, Method
+from fedtaco.experiment import Manner
+from fedtaco.experiment.config import Experiment
+from fedtaco.experiment.runs import Bench
+from fedtaco.methods import METHODS, Broadcast, Departure, FedAvg, Scaffold, Server, Setting, Uploads
+from fedtaco.records import RunFolder
+from fedtaco.trust import Case, Guard
+from fedtaco.trust.evidence import Evidence
+from fedtaco.trust.guard import _explained_by_others
+from fedtaco.trust.sketch import LONGEST, sketch
+
+D = 3000
+
+
+def noise(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# Sketches
+
+
+def test_a_sketch_is_linear_and_keeps_angles():
+    rows = noise(4, 50_000)
+    rows[1] += rows[0]
+    short = sketch(rows)
+    assert short.shape == (4, LONGEST)
+    torch.testing.assert_close(short[0] + 3 * short[2], sketch((rows[0] + 3 * rows[2])[None])[0])
+    true, seen = (np.corrcoef(x.numpy()) for x in (rows, short))
+    assert abs(true - seen).max() < 4 / LONGEST**0.5
+
+
+def test_the_same_sketch_in_every_process_and_type():
+    row = torch.arange(20_000.0)[None]
+    torch.testing.assert_close(sketch(row), sketch(row.double()), rtol=1e-4, atol=1e-2)
+    assert sketch(row)[0, 5] == sum(
+        float(sketch(torch.eye(20_000)[j][None])[0, 5]) * j for j in range(5, 20_000, LONGEST)
+    )
+
+
+# What is new
+
+
+class Rounds:
+    """A guard that is shown one round after another."""
+
+    def __init__(self, guard=None, clients=6, method=None):
+        self.guard, self.method = guard or Guard(), method or FedAvg()
+        self.setting = Setting(clients=clients, rounds=50, local_steps=1, local_lr=0.1)
+        self.memory = self.guard.begin(self.method, torch.zeros(D), self.setting)
+        self.number = 0
+
+    def case(self, start, matrix, clients=None, vectors=None):
+        count = len(matrix)
+        uploads = Uploads(
+            setting=self.setting,
+            clients=torch.arange(count) if clients is None else torch.tensor(clients),
+            vectors={"update": matrix},
+            steps=torch.ones(count, dtype=torch.int64),
+            shares=torch.full((count,), 1 / count),
+        )
+        sent = Broadcast(start, vectors=vectors or {})
+        return Case(self.method, sent, uploads, self.number, partial=clients is not None)
+
+    def show(self, start, matrix, clients=None, vectors=None):
+        self.number += 1
+        verdict = self.guard.judge(self.memory, self.case(start, matrix, clients, vectors))
+        self.memory = verdict.memory
+        return verdict
+
+
+def trained(count, seed):
+    """Uploads with something in common."""
+    return noise(D, seed=seed) + 0.5 * noise(count, D, seed=seed + 1)
+
+
+def found_in(verdict):
+    return {decision.client: decision.test for decision in verdict.decisions}
+
+
+def test_copies_mixtures_and_what_was_sent_are_found():
+    starts = noise(5, D, seed=3)
+    rounds = Rounds(clients=8)
+    for number in range(4):
+        assert found_in(rounds.show(starts[number], trained(8, 10 * number))) == {}
+    moves = starts[:-1] - starts[1:]
+    direction = noise(D, seed=4)
+    matrix = trained(8, 99)
+    matrix[0] = moves[3]
+    matrix[1] = -0.3 * moves[3]
+    matrix[2] = moves[3] + 2 * moves[2] - moves[1]
+    matrix[3] = 5 * direction + moves[3]
+    matrix[4] = moves[0]
+    matrix[5] = matrix[5] + 100 * moves[3]
+    verdict = rounds.show(starts[4], matrix, vectors={"direction": direction})
+    assert found_in(verdict) == {0: "copy", 1: "copy", 2: "copy", 3: "copy", 4: "content"}
+    assert verdict.left_out.tolist() == [True] * 5 + [False] * 3
+
+
+def test_the_new_share_is_that_outside_the_span():
+    start, move, own = noise(D, seed=1), noise(D, seed=2), noise(D, seed=3)
+    own -= (own @ move) / (move @ move) * move
+    rounds = Rounds(clients=1)
+    rounds.show(start, own[None])
+    rounds.number += 1
+    upload = 3 * move / move.norm() + 4 * own / own.norm()
+    evidence = Evidence.of(rounds.memory, rounds.case(start - move, upload[None]))
+    assert float(evidence.new_share[0]) == pytest.approx(16 / 25)
+    torch.testing.assert_close(evidence.new[0], own / own.norm())
+
+
+def test_a_client_that_was_absent_is_held_against_the_starts_it_saw():
+    starts, rounds = noise(6, D, seed=3), Rounds(clients=9)
+    rounds.show(starts[0], trained(5, 0), clients=[0, 1, 2, 3, 4])
+    for number in range(1, 5):
+        rounds.show(starts[number], trained(5, number), clients=[4, 5, 6, 7, 8])
+    matrix = trained(5, 50)
+    matrix[0] = starts[0] - starts[5]
+    matrix[4] = starts[0] - starts[5]
+    assert found_in(rounds.show(starts[5], matrix, clients=[0, 1, 2, 3, 4])) == {0: "copy", 4: "content"}
+
+
+def test_zeros_are_found_where_others_are_not():
+    matrix = trained(5, 0)
+    matrix[2] = 0
+    assert found_in(Rounds().show(torch.zeros(D), matrix)) == {2: "zero"}
+    assert found_in(Rounds().show(torch.zeros(D), torch.zeros(5, D))) == {}
+    matrix[:4] = 0
+    assert found_in(Rounds().show(torch.zeros(D), matrix)) == dict.fromkeys(range(4), "zero")
+
+
+def test_replicas_are_found_and_likeness_is_not():
+    matrix = trained(6, 0)
+    shared = noise(D, seed=8)
+    matrix[1], matrix[4] = shared, -0.0 + shared
+    matrix[2] = matrix[0] + 1e-3 * noise(D, seed=9)
+    verdict = Rounds().show(torch.zeros(D), matrix)
+    assert found_in(verdict) == {1: "replica", 4: "replica"}
+    assert {decision.client: decision.reason for decision in verdict.decisions}[1].endswith("client 4's too")
+
+
+def test_explained_is_the_regression_on_the_others():
+    rows = trained(5, 0)[:, :50]
+    rows /= rows.norm(dim=1, keepdim=True)
+    for row in range(5):
+        others = np.delete(rows.numpy(), row, axis=0).T
+        _, left, _, _ = np.linalg.lstsq(others, rows[row].numpy(), rcond=None)
+        assert float(_explained_by_others(rows)[row]) == pytest.approx(1 - left[0], abs=1e-5)
+
+
+def test_noise_has_nothing_in_common():
+    matrix = torch.cat([trained(4, 0), noise(2, D, seed=5)])
+    verdict = Rounds().show(torch.zeros(D), matrix)
+    assert found_in(verdict) == {4: "content", 5: "content"}
+    assert all(score["explained"] > 0.5 for score in verdict.scores[:4])
+    threshold = verdict.decisions[0].threshold
+    assert threshold == pytest.approx((6 + 10 * 12**0.5) / D)
+
+
+def test_a_loner_is_known_by_its_own_last_upload():
+    """Label skew may leave a client with nobody to agree with; it agrees with itself."""
+    own, rounds = noise(D, seed=77), Rounds(Guard(max_strikes=9))
+    for number in range(3):
+        matrix = torch.cat([trained(5, 10 * number), (own + 0.5 * noise(D, seed=500 + number))[None]])
+        verdict = rounds.show(noise(D, seed=200 + number), matrix)
+        if number == 0:
+            assert found_in(verdict) == {5: "content"}
+            rounds.memory["last"][5] = (own / own.norm()).float()
+        else:
+            assert found_in(verdict) == {}
+
+
+def test_noise_rates_stay_below_the_threshold():
+    """Of 2,000 uploads of noise not one is taken for content."""
+    rounds = Rounds(Guard(max_strikes=1000), clients=24)
+    for number in range(100):
+        matrix = torch.cat([trained(4, 1000 + 2 * number), noise(20, D, seed=number)])
+        found = found_in(rounds.show(noise(D, seed=5000 + number), matrix))
+        assert sorted(found) == list(range(4, 24))
+
+
+def test_too_few_uploads_and_too_small_models_are_not_judged_by_content():
+    assert found_in(Rounds().show(torch.zeros(D), noise(3, D))) == {}
+    small = Rounds()
+    small.memory = small.guard.begin(FedAvg(), torch.zeros(50), small.setting)
+    assert found_in(small.show(torch.zeros(50), noise(6, 50))) == {}
+
+
+def test_what_cannot_be_judged_is_left_out():
+    matrix = trained(6, 0)
+    matrix[3] = 1e200
+    verdict = Rounds().show(torch.zeros(D), matrix)
+    assert found_in(verdict) == {3: "finite"}
+    assert verdict.left_out.tolist() == [False] * 3 + [True] + [False] * 2
+
+
+# Strikes, and who stays
+
+
+def test_expelled_after_some_strikes_that_need_not_follow_each_other():
+    rounds = Rounds(clients=8)
+    for number, rides in enumerate([True, False, True, False, True], 1):
+        matrix = trained(8, 10 * number)
+        if rides:
+            matrix[6] = 0
+        actions = {one.client: one.action for one in rounds.show(noise(D, seed=number), matrix).decisions}
+        assert actions == ({} if not rides else {6: "expelled" if number == 5 else "left out"})
+    assert torch.nonzero(rounds.memory["expelled"]).flatten().tolist() == [6]
+
+
+@pytest.mark.parametrize(("clients", "riders", "most"), [(10, 6, 4), (9, 5, 4), (3, 2, 1), (2, 1, 0), (20, 8, 8)])
+def test_half_of_the_clients_are_never_expelled(clients, riders, most):
+    rounds = Rounds(Guard(max_strikes=1), clients=clients)
+    matrix = trained(clients, 0)
+    matrix[:riders] = 0
+    verdict = rounds.show(torch.zeros(D), matrix)
+    assert int(rounds.memory["expelled"].sum()) == most
+    assert verdict.left_out[:riders].all()
+
+
+def test_nobody_is_left_out_where_all_are_suspicious():
+    rounds, starts = Rounds(), noise(2, D)
+    rounds.show(starts[0], trained(6, 0))
+    verdict = rounds.show(starts[1], (starts[0] - starts[1]).expand(6, -1).clone())
+    assert not verdict.left_out.any()
+    assert {decision.action for decision in verdict.decisions} == {"spared"}
+
+
+def test_scaffolds_variate_becomes_the_mean_of_those_that_are_left():
+    variates = noise(5, 3)
+    server = Server(torch.zeros(3), {"variate": variates.mean(0)})
+    memories = {client: {"variate": variates[client]} for client in (1, 4)}
+    after = Scaffold().without(server, Departure(torch.tensor([1, 4]), 5, memories))
+    torch.testing.assert_close(after.memory["variate"], variates[[0, 2, 3]].mean(0))
+
+
+@pytest.mark.parametrize("behaviour", ["zero", "replay:late"])
+def test_scaffolds_variate_stays_the_mean_of_the_members(behaviour):
+    config = Experiment.of(
+        method="scaffold", rounds=9, local_steps=4, clients=8, freeloaders=3, behaviour=behaviour, detector="guard"
+    )
+    federation = Bench.of(config, Manner(), None).federation
+    state = list(federation.rounds(federation.begin()))[-1].state
+    members = [client for client in range(8) if not state.trust["expelled"][client]]
+    assert len(members) == 5
+    mean = torch.stack([state.memories[client]["variate"] for client in members]).mean(0)
+    torch.testing.assert_close(state.server.memory["variate"], mean, rtol=1e-4, atol=1e-5)
+
+
+# Whole runs
+
+
+@pytest.mark.parametrize("partition", ["groups", "dirichlet:0.1", "iid"])
+@pytest.mark.parametrize(
+    "behaviour", ["replay", "replay-scaled:-1", "replay-noise", "zero", "disguised", "random", "replay:late"]
+)
+def test_freeloaders_are_expelled_and_nobody_else(behaviour, partition, tmp_path):
+    result = fedtaco.run(
+        "taco",
+        dataset="digits",
+        partition=partition,
+        rounds=10,
+        local_steps=10,
+        freeloaders=8,
+        behaviour=behaviour,
+        detector="guard",
+        out=tmp_path / "run",
+    )
+    freeloaders = set(RunFolder(tmp_path / "run").partition().freeloaders)
+    expelled = {record.client for record in result.history.clients if record.expelled}
+    assert expelled == freeloaders
+    rides_from = 4 if behaviour.endswith("late") else 1
+    for record in result.history.clients:
+        if record.client in freeloaders and record.round >= rides_from:
+            assert record.weight == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_be_guarded(method):
+    settings = {"rounds": 6, "local_steps": 10, "detector": "guard", "participation": 0.7}
+    honest = fedtaco.run(method, **settings)
+    assert not any(record.decisions for record in honest.history)
+    ridden = fedtaco.run(method, freeloaders=6, behaviour="replay-noise", **settings)
+    assert {decision.test for record in ridden.history for decision in record.decisions} == {"zero", "content"}
+    expelled = {record.client for record in ridden.history.clients if record.expelled}
+    assert 4 <= len(expelled) <= 6
+
+
+def test_a_method_whose_uploads_are_masked_is_refused():
+    @dataclass(frozen=True)
+    class Masked(Method):
+        name = "masked"
+        summary = "hides single uploads"
+        inspectable = False
+
+    clients = [(torch.randn(8, 3), torch.randint(0, 2, (8,))) for _ in range(3)]
+    with pytest.raises(InvalidInput, match="No detector can judge the uploads of masked"):
+        fedtaco.train(torch.nn.Linear(3, 2), clients, method=Masked(), rounds=1, local_steps=1, detector="guard")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"copy": -1.0}, {"copy": 2.0}, {"max_strikes": 0}, {"content": -3.0}, {"replica": 2}]
+)
+def test_thresholds_out_of_range_are_refused(wrong):
+    with pytest.raises(InvalidInput, match=rf"guard\.{next(iter(wrong))} is"):
+        Guard(**wrong)
