@@ -12,7 +12,8 @@ from fedtaco.data import DATASETS
 from fedtaco.experiment import Manner, Watcher
 from fedtaco.experiment.presets import VIEWS, load_preset, paper_numbers, preset_names, read_preset
 from fedtaco.experiment.reproduce import Scale, plan_reproduction, reproduce
-from fedtaco.report import Cell, Reproduction, export, grid_of
+from fedtaco.report import Cell, Rates, Reproduction, export, grid_of
+from fedtaco.report.detection import KAPPAS, LIMITS
 
 DIGITS = """
 title = "Digits"
@@ -42,9 +43,11 @@ def test_there_is_a_preset_for_every_table_and_figure():
         "figure-round-time",
         "figure-time-to-accuracy",
         "table-ablation",
+        "table-alpha",
         "table-round-time",
         "table-rounds",
         "table-scalability",
+        "table-thresholds",
         "table-update-time",
     ]
 
@@ -101,7 +104,49 @@ def test_what_does_not_exist_is_told(make, words):
         make()
 
 
-@pytest.mark.parametrize("view", VIEWS)
+ABOUT_FREELOADERS = ("alpha", "thresholds")
+
+
+@pytest.mark.parametrize("view", ABOUT_FREELOADERS)
+def test_tables_about_freeloaders_are_run_and_written(view, tmp_path):
+    text = DIGITS.format(view=view).replace("clients = 6", "clients = 6\nfreeloaders = 2")
+    preset = read_preset("digits", text)
+    jobs, cuts = plan_reproduction(preset, Scale("smoke", seeds=2))
+    result = reproduce(preset, jobs, cuts, tmp_path, Manner(), Watcher())
+    paths = export(result, tmp_path)
+    assert all(path.stat().st_size > 100 for path in paths)
+    with paths[0].open(newline="") as file:
+        header, *rows = csv.reader(file)
+    if view == "alpha":
+        assert header[1:] == ["adult, fedavg", "adult, stem", "even, fedavg", "even, stem"]
+        assert [row[0] for row in rows] == ["A", "B", "C", "all", "freeloaders"]
+        assert rows[-1][1].startswith("0.")
+        assert rows[-2][1] == "–"
+    else:
+        assert header[1] == "adult, fedavg, λ = T/10"
+        assert [row[0] for row in rows] == [f"κ = 0.{tenth}" for tenth in range(4, 10)] + ["κ = 1.0"]
+        assert rows[-1][1].startswith("0 / 0")
+
+
+def test_the_papers_numbers_about_freeloaders_stand_in_their_places():
+    summaries = [{"alpha": {"A": 0.2, "freeloaders": 0.8}}, {"alpha": {"A": 0.3, "freeloaders": 0.9}}]
+    rates = [{(kappa, limit): Rates(1.0, 0.25) for kappa in KAPPAS for limit in LIMITS}]
+    for name in ("table-alpha", "table-thresholds"):
+        preset = load_preset(name)
+        paper = preset.paper_value("taco", "fmnist")
+        cell = Cell("fmnist", "taco", "taco", 100, summaries, [], [], paper, rates)
+        grid = grid_of(Reproduction(name, preset.title, preset.shows, [cell], [], 2))
+        if name == "table-alpha":
+            assert grid.rows == [
+                ["A", "0.25 ± 0.07 (0.18 ± 0.09)"],
+                ["freeloaders", "0.85 ± 0.07 (0.75 ± 0.01)"],
+            ]
+        else:
+            assert grid.rows[0] == ["κ = 0.4", "100 / 25 (100 / 25)", "100 / 25 (100 / 12.5)", "100 / 25 (100 / 0)"]
+            assert grid.rows[3][1] == "100 / 25 (100 / 0)"
+
+
+@pytest.mark.parametrize("view", [view for view in VIEWS if view not in ABOUT_FREELOADERS])
 def test_every_view_is_run_and_written(view, tmp_path):
     preset = read_preset("digits", DIGITS.format(view=view))
     jobs, cuts = plan_reproduction(preset, Scale("smoke", seeds=2))

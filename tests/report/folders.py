@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtaco.records import ClientRecord, History, RoundRecord, RunFolder, Split
+from fedtaco.records import ClientRecord, Decision, History, RoundRecord, RunFolder, Split
 from fedtaco.report import summarize
 
 
@@ -25,9 +25,11 @@ def write_run(
     expelled: dict[int, int] | None = None,
     dropped: dict[int, dict[int, str]] | None = None,
     classes: int = 10,
+    freeloaders: tuple[int, ...] = (),
+    decisions: dict[int, list[Decision]] | None = None,
     **settings: Any,
 ) -> RunFolder:
-    """A run of some clients over some rounds; ``expelled`` and ``dropped`` say who and when.
+    """A run of some clients over some rounds; ``expelled``, ``dropped`` and ``decisions`` say who and when.
 
     With no ``classes`` nothing is known of the clients' labels, as on Flower.
     """
@@ -48,7 +50,7 @@ def write_run(
         **settings,
     }
     counts = np.arange(clients * classes).reshape(clients, classes) + 1
-    split = Split([np.arange(3) + 3 * client for client in range(clients)], counts, list(groups))
+    split = Split([np.arange(3) + 3 * client for client in range(clients)], counts, list(groups), list(freeloaders))
     folder.begin(config, split)
     history, out = History(), expelled or {}
     for number, accuracy in enumerate(accuracies, 1):
@@ -62,6 +64,7 @@ def write_run(
             class_accuracy=[accuracy] * classes or None,
             cohort=clients,
             dropped=(dropped or {}).get(number, {}),
+            decisions=(decisions or {}).get(number, []),
         )
         own = [
             ClientRecord(

@@ -53,7 +53,7 @@ def page(tmp_path_factory):
     """A small report: three methods, one of them over two seeds, with a freeloader that is expelled."""
     folder = tmp_path_factory.mktemp("runs")
     for method, seed in (("fedavg", 0), ("taco", 0), ("taco", 1), ("stem", 0)):
-        caught = {"expelled": {1: 2}, "freeloaders": [1]} if (method, seed) == ("taco", 1) else {}
+        caught = {"expelled": {1: 2}, "freeloaders": (1,)} if (method, seed) == ("taco", 1) else {}
         accuracies = tuple(0.3 + 0.1 * number + 0.05 * seed for number in range(6))
         common = {"seed": seed, "accuracies": accuracies, "rounds": 6, "validation": True}
         write_run(folder / f"{method}-{seed}", method, **common, **caught)

@@ -71,7 +71,7 @@ def test_a_large_run_is_averaged_line_by_line_into_a_small_picture():
     assert [row[1] for row in grids["norm"]] == [6.5] * 112
     assert grids["cosine"][0][0] is None
     assert list(heat.expelled) == [7]
-    assert heat.mean_alpha(None) == {"all": pytest.approx(499.5)}
+    assert heat.mean_alpha(["all"] * clients) == {"all": pytest.approx(499.5)}
     assert told[-1] == rounds
     assert held["most"] < 50_000
 

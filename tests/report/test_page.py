@@ -9,6 +9,7 @@ import sys
 from folders import write_run
 from reading import page_of, text_of
 
+from fedtaco.records import Decision
 from fedtaco.report.gather import gather
 from fedtaco.report.page import write_report
 from fedtaco.report.runs import find_runs
@@ -21,7 +22,8 @@ def test_detections_and_left_out_uploads_are_listed_with_reasons(tmp_path):
         dropped={1: {0: "the upload is not finite"}, 3: {0: "the upload is not finite"}},
         detector="paper",
         parameters={"taco.kappa": 0.1},
-        freeloaders=[1, 2],
+        freeloaders=(1, 2),
+        decisions={2: [Decision(1, "expelled", "copy", 3.1e-14, 1e-8, "its upload is made of what it was sent")]},
     )
     data = gather([folder])
     (detection,), (dropped,) = data["detections"], data["dropped"]
@@ -30,8 +32,8 @@ def test_detections_and_left_out_uploads_are_listed_with_reasons(tmp_path):
     assert (data["runs"][0]["expelled"], data["runs"][0]["freeloaders"]) == ([0], [0, 1])
     assert data["runs"][0]["grids"]["alpha"][0] == [0.11, 0.12, None]
     text = text_of(page_of([folder]))
-    assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes (α at or above 0.1), α 0.12" in text
-    assert "in its last round. A freeloader." in text
+    assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes; its upload is made of what" in text
+    assert "it was sent (copy 3.1e-14, threshold 1e-08). A freeloader." in text
     assert "Client 0, rounds 1, 3: the upload is not finite." in text
     quiet = text_of(page_of([write_run(tmp_path / "b")]))
     assert "No client was expelled." in quiet

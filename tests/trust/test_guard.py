@@ -42,7 +42,7 @@ def test_a_sketch_is_linear_and_keeps_angles():
 
 def test_the_same_sketch_in_every_process_and_type():
     row = torch.arange(20_000.0)[None]
-    torch.testing.assert_close(sketch(row), sketch(row.double()), rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(sketch(row), sketch(row.double()).float(), rtol=1e-4, atol=1e-2)
     assert sketch(row)[0, 5] == sum(
         float(sketch(torch.eye(20_000)[j][None])[0, 5]) * j for j in range(5, 20_000, LONGEST)
     )
@@ -155,7 +155,7 @@ def test_explained_is_the_regression_on_the_others():
     for row in range(5):
         others = np.delete(rows.numpy(), row, axis=0).T
         _, left, _, _ = np.linalg.lstsq(others, rows[row].numpy(), rcond=None)
-        assert float(_explained_by_others(rows)[row]) == pytest.approx(1 - left[0], abs=1e-5)
+        assert float(_explained_by_others(rows)[row]) == pytest.approx(1 - left[0], abs=1e-4)
 
 
 def test_noise_has_nothing_in_common():

@@ -163,8 +163,13 @@ def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]])
     for row in rows:
         if row.output_accuracy is not None:
             parts.append(f"{row.method}'s own output z: {row.output_accuracy:.1%}.")
-        if row.expelled:
-            parts.append(f"{row.method}: {row.expelled} clients were expelled.")
+        if row.freeloaders:
+            parts.append(
+                f"{row.method}: {row.caught} of {row.freeloaders} freeloaders were expelled, "
+                f"and {row.wronged} honest clients."
+            )
+        elif row.wronged:
+            parts.append(f"{row.method}: {row.wronged} clients were expelled.")
         if row.dropped_uploads:
             parts.append(f"{row.method}: {row.dropped_uploads} uploads were left out.")
     notes = {note for summary in summaries for note in summary["partition_notes"]}

@@ -15,10 +15,11 @@ from fedtaco.experiment.runs import Manner
 from fedtaco.experiment.timing import round_seconds
 from fedtaco.experiment.watching import Watcher
 from fedtaco.records import RunFolder
-from fedtaco.report import Cell, Reproduction
+from fedtaco.report import Cell, Reproduction, threshold_rates
 
 FULL_SEEDS = 3
 TIMED_ONLY = ("update-time", "round-time")
+UNTIMED = ("accuracy", "rounds", "alpha", "thresholds")
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,15 @@ def reproduce(
         runs = [(one, out / job.folder(one)) for job in jobs for one in job.experiments]
         summaries = run_all(runs, manner, watcher)
     seconds: Mapping[tuple[str, str], list[float]] = {}
-    if preset.shows not in ("accuracy", "rounds") and not measured:
+    if preset.shows not in UNTIMED and not measured:
         seconds = round_seconds(jobs, manner)
     found = iter(summaries)
     cells = []
     for job in jobs:
         own = [next(found) for _ in job.experiments] if summaries else []
-        curves = [[record.accuracy for record in RunFolder(run["folder"]).history()] for run in own]
+        folders = [RunFolder(run["folder"]) for run in own]
+        histories = [folder.history() for folder in folders]
+        rates = [threshold_rates(one, folder.partition()) for one, folder in zip(histories, folders, strict=True)]
         cells.append(
             Cell(
                 panel=job.panel.name,
@@ -121,9 +124,10 @@ def reproduce(
                 method=job.experiments[0].method,
                 local_steps=job.experiments[0].local_steps,
                 summaries=own,
-                curves=curves,
+                curves=[history.column("accuracy") for history in histories],
                 round_seconds=_seconds(own, seconds.get((job.panel.name, job.variant.name))),
                 paper=preset.paper_value(job.variant.name, job.panel.name),
+                threshold_rates=rates if preset.shows == "thresholds" else (),
             )
         )
     return Reproduction(preset.name, preset.title, preset.shows, cells, list(cuts), len(jobs[0].experiments))

@@ -1,15 +1,17 @@
 """Report: tables, figures and a page from histories and run folders."""
 
-from fedtaco.report.export import export
+from fedtaco.report.detection import Rates, threshold_rates
+from fedtaco.report.export import export, grid_of
 from fedtaco.report.labels import label_counts
 from fedtaco.report.paired import Difference, paired_differences
-from fedtaco.report.reproduction import Cell, Reproduction, grid_of
+from fedtaco.report.reproduction import Cell, Reproduction
 from fedtaco.report.summary import Comparison, compare_runs, summarize
 
 __all__ = [
     "Cell",
     "Comparison",
     "Difference",
+    "Rates",
     "Reproduction",
     "compare_runs",
     "export",
@@ -17,4 +19,5 @@ __all__ = [
     "label_counts",
     "paired_differences",
     "summarize",
+    "threshold_rates",
 ]

@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 
 from fedtaco.errors import InvalidInput
-from fedtaco.report.reproduction import Cell, Reproduction, grid_of
+from fedtaco.report.detection import KAPPAS, LIMITS
+from fedtaco.report.freeloaders import alpha_grid, alphas, threshold_grid
+from fedtaco.report.reproduction import Cell, Grid, Reproduction, method_grid
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999")
+
+
+def grid_of(reproduction: Reproduction) -> Grid:
+    """The table of a reproduction, our numbers with the paper's in brackets."""
+    grids = {"alpha": alpha_grid, "thresholds": threshold_grid}
+    return grids.get(reproduction.shows, method_grid)(reproduction)
 
 
 def export(reproduction: Reproduction, folder: Path) -> list[Path]:
@@ -24,7 +32,12 @@ def export(reproduction: Reproduction, folder: Path) -> list[Path]:
 
 
 def write_csv(reproduction: Reproduction, path: Path) -> None:
-    """A row a cell, with all numbers apart."""
+    """A row a cell, with all numbers apart; the table itself where its cells are no accuracies."""
+    if reproduction.shows in ("alpha", "thresholds"):
+        grid = grid_of(reproduction)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([grid.headers, *grid.rows])
+        return
     names = ("panel", "variant", "seeds", "accuracy", "deviation", "rounds_to_target", "round_seconds")
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -43,7 +56,7 @@ def write_latex(reproduction: Reproduction, path: Path) -> None:
     lines = [
         r"\begin{table}",
         rf"\caption{{{_latex(reproduction.caption)}}}",
-        rf"\begin{{tabular}}{{l{'r' * len(reproduction.panels)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(grid.headers) - 1)}}}",
         r"\toprule",
         " & ".join(_latex(text) for text in grid.headers) + r" \\",
         r"\midrule",
@@ -56,7 +69,16 @@ def write_latex(reproduction: Reproduction, path: Path) -> None:
 
 
 def _latex(text: str) -> str:
-    for plain, command in (("%", r"\%"), ("±", r"$\pm$"), ("×", r"$\times$"), ("○", r"$\circ$"), ("γ", r"$\gamma$")):
+    for plain, command in (
+        ("%", r"\%"),
+        ("±", r"$\pm$"),
+        ("×", r"$\times$"),
+        ("○", r"$\circ$"),
+        ("γ", r"$\gamma$"),
+        ("α", r"$\alpha$"),
+        ("κ", r"$\kappa$"),
+        ("λ", r"$\lambda$"),
+    ):
         text = text.replace(plain, command)
     return text.replace("_", r"\_").replace("–", "--")
 
@@ -76,6 +98,10 @@ def draw(reproduction: Reproduction, stem: Path) -> list[Path]:
         if reproduction.shows in ("curves", "rounds"):
             for row, axes in enumerate(grid[:, column]):
                 _curves(axes, cells, reproduction.variants, over_time=row == 1)
+        elif reproduction.shows == "alpha":
+            _alpha_bars(grid[0, column], cells)
+        elif reproduction.shows == "thresholds":
+            _rates_over_kappa(grid[0, column], cells)
         else:
             _bars(grid[0, column], cells, reproduction)
         grid[0, column].set_title(panel)
@@ -131,3 +157,25 @@ def _heights(cells: Sequence[Cell], shows: str) -> Iterator[tuple[str, float, st
             yield cell.variant, cell.seconds_to_target or 0.0, "" if reached else mark
         else:
             yield cell.variant, cell.seconds or 0.0, ""
+
+
+def _alpha_bars(axes: Any, cells: Sequence[Cell]) -> None:
+    """Ours as bars, the paper's as points."""
+    for cell in cells:
+        own = alphas(cell)
+        kinds = sorted(own)
+        axes.bar(kinds, [np.mean(own[kind]) for kind in kinds], color=COLOURS[: len(kinds)])
+        stated = [(cell.paper or {}).get(kind, [np.nan])[0] for kind in kinds]
+        axes.plot(kinds, stated, "k_", markersize=18, label="the paper's")
+    axes.set(ylabel="average α", ylim=(0, 1))
+
+
+def _rates_over_kappa(axes: Any, cells: Sequence[Cell]) -> None:
+    for cell in cells:
+        for colour, limit in zip(COLOURS, LIMITS, strict=False):
+            rates = [[seed[kappa, limit] for seed in cell.threshold_rates] for kappa in KAPPAS]
+            caught = [100 * np.mean([one.true_positive for one in own]) for own in rates]
+            wronged = [100 * np.mean([one.false_positive for one in own]) for own in rates]
+            axes.plot(KAPPAS, caught, "o-", color=colour, label=f"freeloaders, λ = {limit}")
+            axes.plot(KAPPAS, wronged, "x--", color=colour, label=f"honest, λ = {limit}")
+    axes.set(xlabel="κ", ylabel="expelled, %", ylim=(-5, 105))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from fedtaco.report.detection import Rates
 from fedtaco.report.summary import Comparison, compare_runs
 
 TIMEOUT = 1.8
@@ -27,6 +28,8 @@ class Cell:
     round_seconds: Sequence[float]
     """Seconds of the slowest client in a round."""
     paper: Any
+    threshold_rates: Sequence[Mapping[tuple[float, str], Rates]] = ()
+    """What the paper's detector would do at each of its thresholds, for each seed."""
 
     @property
     def ours(self) -> Comparison | None:
@@ -77,14 +80,14 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as it is shown: a row a variant, a column a panel."""
+    """A table as it is shown."""
 
     headers: list[str]
     rows: list[list[str]]
 
 
-def grid_of(reproduction: Reproduction) -> Grid:
-    """Our numbers with the paper's in brackets."""
+def method_grid(reproduction: Reproduction) -> Grid:
+    """A row a method, a column a panel; our numbers with the paper's in brackets."""
     rows = [
         [variant, *(_shown(reproduction, panel, variant) for panel in reproduction.panels)]
         for variant in reproduction.variants
@@ -108,7 +111,7 @@ def _shown(reproduction: Reproduction, panel: str, variant: str) -> str:
 
 
 def _accuracy(cell: Cell, _: Cell | None) -> str:
-    return f"{_percent(cell.ours)}{_in_brackets(_paper_accuracy(cell.paper))}"
+    return f"{_percent(cell.ours)}{in_brackets(_paper_accuracy(cell.paper))}"
 
 
 def _accuracy_and_rounds(cell: Cell, _: Cell | None) -> str:
@@ -116,7 +119,7 @@ def _accuracy_and_rounds(cell: Cell, _: Cell | None) -> str:
     paper = _paper_accuracy(cell.paper)
     if isinstance(cell.paper, list) and len(cell.paper) > 2:
         paper = f"{paper}, {str(cell.paper[2]).replace('x', '×')}"
-    return f"{_percent(cell.ours)}{rounds}{_in_brackets(paper)}"
+    return f"{_percent(cell.ours)}{rounds}{in_brackets(paper)}"
 
 
 def _time_to_accuracy(cell: Cell, base: Cell | None) -> str:
@@ -142,7 +145,7 @@ def _timed(seconds: float | None, reference: float | None, paper: Any) -> str:
     if seconds is None:
         return "–"
     part = "" if not reference else f", {100 * (seconds / reference - 1):+.1f} %"
-    return f"{seconds:.3g} s{part}{_in_brackets('' if paper is None else f'{paper:g} s')}"
+    return f"{seconds:.3g} s{part}{in_brackets('' if paper is None else f'{paper:g} s')}"
 
 
 def _percent(ours: Comparison | None) -> str:
@@ -158,5 +161,5 @@ def _paper_accuracy(paper: Any) -> str:
     return f"{paper[0]:.2f} ± {paper[1]:.2f}" if isinstance(paper, list) else f"{paper:.2f}"
 
 
-def _in_brackets(text: str) -> str:
+def in_brackets(text: str) -> str:
     return f" ({text})" if text else ""

@@ -14,6 +14,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.records import Decision, History, RunFolder, Split
 from fedtaco.records.files import read_lines, reading
 from fedtaco.records.folder import read_round
+from fedtaco.report.detection import detection
 from fedtaco.report.heat import Columns, Floats, HeatMap, Rows
 from fedtaco.report.summary import compare_runs, summarize
 
@@ -121,6 +122,7 @@ def _summary_so_far(config: dict[str, Any], history: History, split: Split, heat
         "method": config["method"],
         "alpha": heat.mean_alpha(split.kinds),
         "expelled": sorted(heat.expelled),
+        "detection": detection({client: line["round"] for client, line in heat.expelled.items()}, split, None),
         "partition_notes": [],
         "stopped": None,
     }

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from fedtaco.records import History, RoundRecord, Split
+from fedtaco.report.detection import detection, expulsions, freeloader_weight
 
+DETECTED = ("freeloaders", "caught", "wronged")
 FAILURE = 0.9
 """A run whose final accuracy stays below this part of the target has failed (×)."""
 
@@ -38,6 +40,7 @@ def summarize(history: History, target: float, split: Split) -> dict[str, Any]:
         "alpha": mean_alpha(history, split.kinds),
         "dropped_uploads": sum(len(record.dropped) for record in history),
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
+        "detection": detection(expulsions(history), split, freeloader_weight(history, split)),
     }
 
 
@@ -95,7 +98,11 @@ class Comparison:
     stopped: int
     """How many seeds diverged."""
     dropped_uploads: int
-    expelled: int
+    freeloaders: int
+    caught: int
+    """Freeloaders that were expelled."""
+    wronged: int
+    """Honest clients that were expelled."""
 
 
 def compare_runs(summaries: Sequence[Mapping[str, Any]]) -> list[Comparison]:
@@ -122,7 +129,7 @@ def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
         output_accuracy=_mean([run["output_accuracy"] for run in finished]),
         stopped=len(runs) - len(finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),
-        expelled=sum(len(run["expelled"]) for run in runs),
+        **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTED},
     )
 
 

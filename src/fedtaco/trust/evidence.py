@@ -22,7 +22,9 @@ ROUNDS_KEPT = 100
 """How many starting points are remembered."""
 ZERO = 1e-6
 """An upload counts as zero below this part of the median length of those that are not."""
-TINY = torch.finfo(torch.float64).tiny
+INDEPENDENT = 1e-6
+"""Vectors span no more dimensions than they have singular values above this part of the largest."""
+TINY = torch.finfo(torch.float32).tiny
 
 
 def nothing_sent(clients: int, length: int) -> Memory:
@@ -56,18 +58,18 @@ class Evidence:
             "rounds": torch.cat([memory["rounds"], torch.tensor([case.round])])[-ROUNDS_KEPT:],
         }
         uploads = sketch(case.uploads.vectors["update"])
-        vectors = [sketch(vector[None]) for vector in case.sent.vectors.values()]
-        new, seen = uploads.clone(), memory["sent"][case.uploads.clients]
+        vectors = [sketch(vector[None]).double() for vector in case.sent.vectors.values()]
+        new, seen = torch.empty_like(uploads), memory["sent"][case.uploads.clients]
         for rounds in seen.unique(dim=0):
             rows = (seen == rounds).all(1)
             new[rows] = _off_span(uploads[rows], torch.cat([_moves(memory, rounds), *vectors]))
-        whole, left = uploads.square().sum(1), new.square().sum(1)
+        whole, left = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in (uploads, new))
         return cls(
             case=case,
             memory=memory,
-            new=new / left.sqrt().clamp(min=TINY)[:, None],
-            new_share=left / whole.clamp(min=TINY),
-            lengths=whole.sqrt(),
+            new=new.div_(left.clamp(min=TINY).to(new.dtype)[:, None]),
+            new_share=(left / whole.clamp(min=TINY)).square(),
+            lengths=whole,
         )
 
     @property
@@ -78,7 +80,7 @@ class Evidence:
     @property
     def agreement_with_last(self) -> Tensor:
         """Squared cosine of what is new with what was new in the client's last upload that was used."""
-        return (self.new * self.memory["last"][self.case.uploads.clients].double()).sum(1).square()
+        return (self.new * self.memory["last"][self.case.uploads.clients]).sum(1).double().square()
 
     def remembered(self, used: Tensor) -> Memory:
         """What is kept for the next round; an upload that is not ``used`` is nothing to agree with later."""
@@ -102,7 +104,6 @@ def _off_span(rows: Tensor, basis: Tensor) -> Tensor:
     unit = basis[lengths > 0] / lengths[lengths > 0, None]
     if len(unit) == 0:
         return rows
-    inverse = torch.linalg.pinv(unit @ unit.T, hermitian=True, rtol=1e-10)
-    for _ in range(2):
-        rows = rows - (rows @ unit.T) @ inverse @ unit
-    return rows
+    _, strengths, directions = torch.linalg.svd(unit, full_matrices=False)
+    axes: Tensor = directions[strengths > INDEPENDENT * strengths[0]].to(rows.dtype)
+    return rows - (rows @ axes.T) @ axes

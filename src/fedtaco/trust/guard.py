@@ -32,7 +32,7 @@ FEWEST, MOST = 4, 128
 """How many uploads content is judged among: with fewer nobody may agree, with more noise explains noise."""
 CLEAR = 0.1
 """Content is not judged in models so small that noise could be explained to a larger part than this."""
-RIDGE = 1e-6
+RIDGE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,12 @@ class Finding:
 
 def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
     """For each unit row 1 - cosine with the one nearest to it, and which one that is; a row alone is near to none."""
-    for place, row in enumerate(rows):
-        cosines = rows @ row
-        cosines[place] = -torch.inf
-        nearest = int(cosines.argmax())
-        yield 1.0 if nearest == place else float((row - rows[nearest]).square().sum() / 2), nearest
+    for start in range(0, len(rows), MOST):
+        cosines = rows[start : start + MOST] @ rows.T
+        cosines.diagonal(offset=start).fill_(-torch.inf)
+        for row, other in enumerate(cosines.argmax(1).tolist(), start):
+            apart = (rows[row] - rows[other]).double().square().sum() / 2
+            yield (1.0 if other == row else float(apart)), other
 
 
 def _tables(rows: Sequence[int]) -> Iterator[list[int]]:
@@ -148,6 +149,6 @@ def _tables(rows: Sequence[int]) -> Iterator[list[int]]:
 
 def _explained_by_others(rows: Tensor) -> Tensor:
     """The part of each unit row that a regression on all others explains, from the inverse of their Gram matrix."""
-    gram = rows @ rows.T + RIDGE * torch.eye(len(rows), dtype=rows.dtype)
+    gram = (rows @ rows.T).double() + RIDGE * torch.eye(len(rows), dtype=torch.float64)
     inverse: Tensor = torch.linalg.inv(gram)
     return 1 - 1 / (gram.diagonal() * inverse.diagonal())

@@ -25,17 +25,17 @@ def sketch(rows: Tensor) -> Tensor:
 
     >>> sketch(torch.ones(2, 3))
     tensor([[1., 1., 1.],
-            [1., 1., 1.]], dtype=torch.float64)
+            [1., 1., 1.]])
     """
     length = rows.shape[1]
     if length <= LONGEST:
-        return rows.double()
+        return rows
     sums, signs = rows.new_zeros(len(rows), LONGEST), _signs(length, rows.dtype)
     for start in range(0, length, LONGEST):
         part = rows[:, start : start + LONGEST]
         width = part.shape[1]
         sums[:, :width].addcmul_(part, signs[start : start + width])
-    return sums.double()
+    return sums
 
 
 @lru_cache(maxsize=2)

@@ -12,7 +12,7 @@ from typing import Any
 from fedtaco.errors import InvalidInput, unknown
 
 SCALES = ("smoke", "small", "full")
-VIEWS = ("rounds", "accuracy", "curves", "time-to-accuracy", "update-time", "round-time")
+VIEWS = ("rounds", "accuracy", "curves", "time-to-accuracy", "update-time", "round-time", "alpha", "thresholds")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class Preset:
     def paper_value(self, variant: str, panel: str) -> Any:
         """The paper's number (or list of numbers) for a cell; ``None`` where it gives none."""
         numbers = paper_numbers().get(self.paper or "", {})
+        if self.shows == "thresholds":
+            return numbers
+        if self.shows == "alpha":
+            return numbers.get(panel)
         row = self.paper_rows.get(variant, variant)
         for first, second in ((row, panel), (panel, row)):
             found = numbers.get(first)
