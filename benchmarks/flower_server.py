@@ -97,7 +97,7 @@ def main() -> None:
         answers.uploads.__dict__.pop("move", None)
         began = perf_counter()
         with quiet_torch():
-            coordinator.conclude(state, answers)
+            coordinator.conclude(state, order, answers)
         steps.append(perf_counter() - began)
         if turn == 0:
             peak.stop()

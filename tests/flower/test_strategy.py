@@ -29,7 +29,7 @@ def test_uniform_by_default_and_said_so(caplog):
     [
         ({"local_steps": 0}, "local_steps is 0"),
         ({"local_lr": -1.0}, "local_lr is -1.0"),
-        ({"fraction_train": 0.0}, "participation is 0.0"),
+        ({"fraction_train": 0.0}, "fraction_train is 0.0; it must be above 0"),
         ({"fraction_evaluate": 2.0}, "fraction_evaluate is 2.0; it must be from 0 to 1"),
         ({"min_train_nodes": 0}, "min_train_nodes is 0; it must be at least 1"),
         ({"min_available_nodes": 0}, "min_available_nodes is 0; it must be at least 1"),

@@ -105,6 +105,8 @@ class FedStrategy(Strategy):
             "detector": detector if isinstance(detector, str) else _name_of(detector),
             "seed": seed,
         }
+        if not 0 < fraction_train <= 1:
+            raise InvalidInput(f"fraction_train is {fraction_train}; it must be above 0 and at most 1.")
         checked(Training, {**self.settings, "rounds": 1})
         for name, value in (("min_train_nodes", min_train_nodes), ("min_available_nodes", min_available_nodes)):
             if value < 1:
@@ -114,10 +116,9 @@ class FedStrategy(Strategy):
         for name, part in (("fraction_evaluate", fraction_evaluate), ("target", target)):
             if not 0 <= part <= 1:
                 raise InvalidInput(f"{name} is {part}; it must be from 0 to 1.")
-        self.parameters = parameters_of(self.method, None)
         self.terms = Terms(
             method=method_spec(self.method),
-            parameters=self.parameters,
+            parameters=parameters_of(self.method, None),
             batch_size=batch_size,
             min_train_nodes=min_train_nodes,
             min_available_nodes=max(min_available_nodes, min_train_nodes),
@@ -274,7 +275,7 @@ class FedStrategy(Strategy):
         central = None if evaluate_fn is None else evaluate_fn(number, arrays)
         _put(result.evaluate_metrics_serverapp, number, central)
         scores = _scores(central if central is not None else measured)
-        if scores["loss"] is not None and not math.isfinite(scores["loss"]):
+        if not all(math.isfinite(score) for score in scores.values() if score is not None):
             raise run.coordinator.diverged(number, "the global model's loss is not finite")
         run.end_round(scores["accuracy"], scores["loss"])
         shown = "" if scores["accuracy"] is None else f", accuracy {scores['accuracy']:.1%}"
