@@ -180,6 +180,24 @@ def test_a_loner_is_known_by_its_own_last_upload():
             assert found_in(verdict) == {}
 
 
+def test_the_same_noise_again_and_again_is_never_taken_for_an_own_direction():
+    frozen, rounds = noise(D, seed=77), Rounds(Guard(max_strikes=9))
+    for number in range(4):
+        matrix = torch.cat([trained(5, 10 * number), frozen[None]])
+        assert found_in(rounds.show(noise(D, seed=200 + number), matrix)) == {5: "content"}
+
+
+def test_what_evades_the_guard():
+    """Said in docs/freeloaders.md: an honest upload sent again, and one client's work sent by several with noise."""
+    rounds = Rounds()
+    matrix = trained(6, 0)
+    assert found_in(rounds.show(noise(D, seed=200), matrix)) == {}
+    again = trained(6, 10)
+    again[5] = matrix[5]
+    again[3:5] = again[2] + 0.5 * noise(2, D, seed=30)
+    assert found_in(rounds.show(noise(D, seed=201), again)) == {}
+
+
 def test_noise_rates_stay_below_the_threshold():
     """Of 2,000 uploads of noise not one is taken for content."""
     rounds = Rounds(Guard(max_strikes=1000), clients=24)

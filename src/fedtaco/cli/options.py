@@ -47,8 +47,9 @@ def experiment_settings(
     detector: Annotated[
         str,
         _option(
-            "Freeloader detection: off, or paper, which expels clients whose α reached taco.kappa (0.6) in "
-            "taco.max_strikes rounds (a fifth of all). It can expel honest clients too, on even data all.",
+            "Freeloader detection: off; guard, which leaves out uploads with nothing new in them and expels clients "
+            "that send such; or paper, TACO's rule, which expels clients whose α reached taco.kappa (0.6) in "
+            "taco.max_strikes rounds (a fifth of all), and honest ones too where data are even.",
             EXPERIMENT,
         ),
     ] = "off",
