@@ -4,17 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser check test-wheel bench bench-peers format clean
+.PHONY: demo flower-demo test test-browser test-flower check test-wheel bench bench-flower bench-peers format clean
 
 demo: $(READY)  ## compare the paper's seven methods on digits, and a report
 	$(BIN)/fedtaco compare --dataset digits --out runs/demo --overwrite
 	$(BIN)/fedtaco report runs/demo
+
+flower-demo: $(READY)  ## TACO across three Flower nodes on this machine, with TLS, and a report
+	$(BIN)/python scripts/flower-demo
 
 test: $(READY)  ## all tests
 	$(BIN)/pytest
 
 test-browser: $(READY)  ## the report in a real browser; needs chromium and chromium-driver
 	$(BIN)/pytest -m browser tests/report
+
+test-flower: $(READY)  ## Flower's deployment engine on loopback: TLS, keys, and nodes and servers that are killed
+	$(BIN)/pytest -m deployment tests/flower
 
 check: $(READY)  ## style, types and the rules of which room may import which
 	$(BIN)/ruff check .
@@ -27,6 +33,9 @@ test-wheel: $(READY)  ## the built wheel installs and runs in an empty environme
 
 bench: $(READY)  ## engines, methods and the server's step as ratios; a quarter of an hour, on an idle machine
 	$(BIN)/python benchmarks/run.py
+
+bench-flower: $(READY)  ## the server's step on Flower with 100 nodes and 11 million parameters; 5 GB of disk
+	$(BIN)/python benchmarks/flower_server.py
 
 PEERS := .venv-peers
 bench-peers: $(READY) $(PEERS)/.ready  ## the same engines against pfl-research, which gets an environment of its own

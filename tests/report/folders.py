@@ -24,11 +24,15 @@ def write_run(
     validation: bool = False,
     expelled: dict[int, int] | None = None,
     dropped: dict[int, dict[int, str]] | None = None,
+    classes: int = 10,
     freeloaders: tuple[int, ...] = (),
     decisions: dict[int, list[Decision]] | None = None,
     **settings: Any,
 ) -> RunFolder:
-    """A run of some clients over some rounds; ``expelled``, ``dropped`` and ``decisions`` say who and when."""
+    """A run of some clients over some rounds; ``expelled``, ``dropped`` and ``decisions`` say who and when.
+
+    With no ``classes`` nothing is known of the clients' labels, as on Flower.
+    """
     clients, folder = len(groups), RunFolder(path)
     config = {
         "fedtaco": "0.1.0",
@@ -45,7 +49,7 @@ def write_run(
         "ran_by": {"engine": "serial", "reason": "the work is small"},
         **settings,
     }
-    counts = np.arange(clients * 10).reshape(clients, 10) + 1
+    counts = np.arange(clients * classes).reshape(clients, classes) + 1
     split = Split([np.arange(3) + 3 * client for client in range(clients)], counts, list(groups), list(freeloaders))
     folder.begin(config, split)
     history, out = History(), expelled or {}
@@ -57,7 +61,7 @@ def write_run(
             2.0 if timed else None,
             3.0,
             validation_accuracy=accuracy / 2 if validation else None,
-            class_accuracy=[accuracy] * 10,
+            class_accuracy=[accuracy] * classes or None,
             cohort=clients,
             dropped=(dropped or {}).get(number, {}),
             decisions=(decisions or {}).get(number, []),

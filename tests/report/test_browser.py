@@ -254,3 +254,14 @@ def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
     assert all(shown < drawn for shown, drawn in openings)
     assert min(drawn for _, drawn in openings) < 3000
     assert complaints(browser) == []
+
+
+def test_a_run_whose_labels_are_not_known_says_so(browser, tmp_path):
+    write_run(tmp_path / "run", classes=0)
+    out = tmp_path / "report.html"
+    write_report(find_runs(tmp_path), out)
+    opened(browser, out.as_uri())
+    assert not element(browser, "#labels").is_displayed()
+    assert element(browser, "#labels-note").text == "Not known: what a node holds does not leave it."
+    assert element(browser, "#heat .hm image").is_displayed()
+    assert complaints(browser) == []

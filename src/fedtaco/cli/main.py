@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedtaco import __version__
-from fedtaco.cli import data, report, reproduce
+from fedtaco.cli import data, flower, report, reproduce
 from fedtaco.cli.options import (
     EXPERIMENT,
     Format,
@@ -42,6 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
 app.command()(reproduce.reproduce)
 app.command()(report.report)
 INTERRUPTED = 130

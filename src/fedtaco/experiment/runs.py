@@ -123,14 +123,14 @@ def _run(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: 
     result = result_of(bench.federation, saving.state, history)
     summary = bench.summary(history, stopped=None if stopped is None else str(stopped))
     if folder is not None:
-        _finish(folder, result, summary)
+        finish(folder, result, summary)
     watcher.run_ended(config, summary)
     if stopped is not None:
         raise stopped
     return result
 
 
-def _finish(folder: RunFolder, result: Result, summary: dict[str, Any]) -> None:
+def finish(folder: RunFolder, result: Result, summary: dict[str, Any]) -> None:
     """Keep the model of the last round that was finished, and say how the run ended."""
     folder.save_model(_parameters(result.model))
     if result.output_model is not result.model:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtaco.federation import RoundOutcome, State
+from fedtaco.federation import RoundOutcome
 from fedtaco.methods import Memory, Server
 from fedtaco.records import Arrays, RunFolder
+from fedtaco.rounds import State
 
 SHARE_OF_TIME = 0.03
 """How much of a run's time its checkpoints may take; a run that is killed redoes the rounds after the last one."""
@@ -37,11 +38,8 @@ class Saving:
         if self.folder is None or self.saved is self.state:
             return
         began = monotonic()
-        known = self.saved.memories
-        changed = {client: memory for client, memory in self.state.memories.items() if known.get(client) is not memory}
-        self.folder.save_checkpoint(
-            self.state.round, _shared(self.state), {client: _arrays(memory) for client, memory in changed.items()}
-        )
+        changed = changed_memories(self.saved, self.state)
+        self.folder.save_checkpoint(self.state.round, shared_of(self.state), changed)
         self.saved, ended = self.state, monotonic()
         self.not_before = ended + (ended - began) * (1 / SHARE_OF_TIME - 1)
 
@@ -66,7 +64,14 @@ def last_state(folder: RunFolder, fresh: State) -> State:
     )
 
 
-def _shared(state: State) -> Arrays:
+def changed_memories(before: State, after: State) -> dict[int, Arrays]:
+    """What clients remember that they did not remember before."""
+    new = {client: memory for client, memory in after.memories.items() if before.memories.get(client) is not memory}
+    return {client: _arrays(memory) for client, memory in new.items()}
+
+
+def shared_of(state: State) -> Arrays:
+    """All of a state but the clients' memories, as a checkpoint takes it."""
     groups: dict[str, Memory] = {
         "state": {"weights": state.server.weights, "buffers": state.buffers},
         "server": state.server.memory,

@@ -16,11 +16,12 @@ from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.experiment.build import as_method, build_detector
 from fedtaco.experiment.config import Training, checked
 from fedtaco.experiment.result import Result
-from fedtaco.federation import Federation, State, Weighting, cohort_size
+from fedtaco.federation import Federation, Weighting
 from fedtaco.local import Plan, Worker
 from fedtaco.methods import Method, Setting
 from fedtaco.models import FlatModel, Loss
 from fedtaco.records import History, RoundRecord
+from fedtaco.rounds import State, cohort_size
 from fedtaco.trust import Detector, Misfits
 
 

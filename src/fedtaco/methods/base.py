@@ -11,6 +11,7 @@ One round, and the hook a method overrides to change a part of it:
 ``weigh``               server: the aggregation weights p_i
 ``aggregate``           server: the new weights and memory
 ``without``             server: the state once clients are expelled
+``mirror``              server: what a client far away remembers, told from its upload
 ``output``              server: the model the method returns, where that is not the weights
 ======================  ============================================================================
 
@@ -275,6 +276,10 @@ class Method:
     def without(self, server: Server, departure: Departure) -> Server:
         """The server's state once some clients are gone for good."""
         return server
+
+    def mirror(self, memory: Memory, upload: Memory) -> Memory:
+        """What a client remembers after an upload, as a server far away can tell; only ``without`` makes use of it."""
+        return memory
 
     def output(self, server: Server) -> Tensor:
         """The weights of the model that the method returns."""

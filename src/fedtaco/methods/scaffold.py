@@ -49,9 +49,12 @@ class Scaffold(Method):
         return {"update": update, "variate_change": change}, {"variate": variate}
 
     def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        change = uploads.vectors["variate_change"].double().sum(0) / uploads.setting.clients
+        change = uploads.vectors["variate_change"].sum(0, dtype=torch.float64) / uploads.setting.clients
         variate = server.memory["variate"]
         return super().aggregate(server, uploads).remembering(variate=variate + change.to(variate.dtype))
+
+    def mirror(self, memory: Memory, upload: Memory) -> Memory:
+        return {"variate": memory["variate"] + upload["variate_change"]}
 
     def without(self, server: Server, departure: Departure) -> Server:
         """c becomes the mean of the c_i that are left."""

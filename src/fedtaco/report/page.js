@@ -203,6 +203,11 @@
 
   function drawLabels() {
     const partition = data.partitions[state.partition], labels = partition.labels;
+    at("labels").hidden = labels.length === 0;
+    if (labels.length === 0) {
+      at("labels-note").textContent = "Not known: what a node holds does not leave it.";
+      return Promise.resolve();
+    }
     const averaged = `Training samples a client, averaged over ${count(partition.clients)} clients.`;
     at("labels-note").textContent = isAveraged(partition) ? averaged : "Training samples of each label.";
     const places = labels.map((_, label) => label);

@@ -88,7 +88,7 @@ class Comparison:
     accuracy: float | None
     accuracy_deviation: float | None
     rounds_to_target: str
-    """A mean; ``N+`` where a seed did not get there in N rounds; ``×`` where one failed."""
+    """A mean; ``N+`` where a seed did not get there in N rounds; ``×`` where one failed; ``–`` without a test."""
     client_seconds: float | None
     """``None`` where the engine could not tell clients apart."""
     worst_tenth_accuracy: float | None
@@ -115,7 +115,7 @@ def compare_runs(summaries: Sequence[Mapping[str, Any]]) -> list[Comparison]:
 
 def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
     finished = [run for run in runs if run["stopped"] is None]
-    accuracies = [run["final_accuracy"] for run in finished]
+    accuracies = [run["final_accuracy"] for run in finished if run["final_accuracy"] is not None]
     groups = {group for run in runs for group in run["alpha"]}
     return Comparison(
         method=method,
@@ -138,9 +138,15 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
+def _failed(run: Mapping[str, Any]) -> bool:
+    return run["final_accuracy"] is not None and run["final_accuracy"] < FAILURE * run["target"]
+
+
 def _rounds_to_target(runs: list[Mapping[str, Any]]) -> str:
-    if any(run["stopped"] is not None or run["final_accuracy"] < FAILURE * run["target"] for run in runs):
+    if any(run["stopped"] is not None or _failed(run) for run in runs):
         return "×"
+    if all(run["final_accuracy"] is None for run in runs):
+        return "–"
     reached = [run["rounds_to_target"] for run in runs]
     if None in reached:
         return f"{max(run['rounds'] for run in runs)}+"

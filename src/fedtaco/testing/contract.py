@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtaco.data import TensorSamples
-from fedtaco.federation import State
 from fedtaco.methods import Broadcast, Local, Memory, Method, Server
+from fedtaco.rounds import State
 from fedtaco.testing.engines import Backwards, OverTheWire, Tally, through_bytes
 from fedtaco.testing.small import (
     CLIENTS,

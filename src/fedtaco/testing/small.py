@@ -10,10 +10,11 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.data import TensorSamples
 from fedtaco.engines import Engine, SerialEngine
-from fedtaco.federation import Federation, RoundOutcome, State
+from fedtaco.federation import Federation, RoundOutcome
 from fedtaco.local import Plan, Worker
 from fedtaco.methods import Method, Setting
 from fedtaco.models import FlatModel, Loss
+from fedtaco.rounds import State
 
 CLIENTS, FEATURES, CLASSES, SAMPLES = 5, 4, 3, 12
 ROUNDS, STEPS, LOCAL_LR = 4, 3, 0.1

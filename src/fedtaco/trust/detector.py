@@ -103,7 +103,7 @@ class PaperDetector:
                 test="alpha",
                 score=float(uploads.geometry.alpha[row]),
                 threshold=self.kappa,
-                reason=f"α was at or above {self.kappa:g} in {int(strikes[client])} rounds",
+                reason=f"α was at or above {self.kappa:g} in {int(strikes[client])} round{"s" * (strikes[client] > 1)}",
             )
             for row, client in enumerate(uploads.clients.tolist())
             if out[client] and not memory["expelled"][client]

@@ -1,0 +1,37 @@
+"""The server: any of fedtaco's methods, evaluated on the test digits after every round."""
+
+from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from task import evaluate, net
+
+from fedtaco.flower import FedStrategy
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    config, model = context.run_config, net()
+    strategy = FedStrategy(
+        method=config["method"],
+        model=model,
+        detector=config["detector"],
+        min_available_nodes=config["min-available-nodes"],
+        local_steps=config["local-steps"],
+        batch_size=config["batch-size"],
+        local_lr=config["local-lr"],
+        fraction_evaluate=0.0,
+        checkpoint=config["checkpoint"] or None,
+        dataset="digits",
+    )
+
+    def measure(_: int, arrays: ArrayRecord) -> MetricRecord:
+        model.load_state_dict(arrays.to_torch_state_dict())
+        return MetricRecord(evaluate(model))
+
+    strategy.start(
+        grid=grid,
+        initial_arrays=ArrayRecord(model.state_dict()),
+        num_rounds=config["num-server-rounds"],
+        evaluate_fn=measure,
+    )

@@ -1,0 +1,11 @@
+"""Flower: the same methods across real machines. ``FedStrategy`` is the server's half, ``train`` the client's."""
+
+from importlib.util import find_spec
+
+if find_spec("flwr") is None:
+    raise ImportError("Running on Flower needs flwr: pip install 'fedtaco[flower]'.")
+
+from fedtaco.flower.client import train
+from fedtaco.flower.strategy import FedStrategy
+
+__all__ = ["FedStrategy", "train"]

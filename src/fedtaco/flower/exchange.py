@@ -1,0 +1,83 @@
+"""Messages out and replies in, one at a time, so that a server need not hold them all at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from time import monotonic, sleep
+from typing import TypeVar
+
+from flwr.app import Error, Message
+from flwr.serverapp import Grid
+
+from fedtaco.flower.log import log
+
+GROUP = 8
+"""How many messages are sent, or asked for, at once."""
+PAUSE = 0.5
+"""Seconds between two looks for replies."""
+TRIES = 3
+"""How often a reply is asked for that Flower fails to deliver."""
+UNREADABLE = 0
+"""Flower's code of an unknown error."""
+
+
+Item = TypeVar("Item")
+
+
+class Exchange:
+    """Sends messages and gives the replies as they come; knows whom each one is from."""
+
+    def __init__(self, grid: Grid, timeout: float) -> None:
+        self.grid, self.timeout = grid, timeout
+        self.asked: dict[str, Message] = {}
+        self.failures: Counter[str] = Counter()
+
+    def node_of(self, reply: Message) -> int:
+        """Who was asked what this answers; an error that Flower itself reports does not name its node."""
+        asked = self.asked.get(reply.metadata.reply_to_message_id)
+        return reply.metadata.src_node_id if asked is None else asked.metadata.dst_node_id
+
+    def replies(self, messages: Sequence[Message]) -> Iterator[Message]:
+        """Send, then wait for replies until all are there or the time is up."""
+        self.asked = {}
+        self.failures.clear()
+        for group in _groups(messages):
+            for identity, message in zip(self.grid.push_messages(group), group, strict=False):
+                if identity:
+                    self.asked[identity] = message
+        if len(self.asked) < len(messages):
+            log.warning("%d of %d messages could not be sent.", len(messages) - len(self.asked), len(messages))
+        waiting, deadline = list(self.asked), monotonic() + self.timeout
+        while waiting:
+            before = len(waiting)
+            for identities in _groups(list(waiting)):
+                for reply in self._pull(identities):
+                    identity = reply.metadata.reply_to_message_id
+                    if identity in waiting:
+                        waiting.remove(identity)
+                    yield reply
+            if monotonic() > deadline:
+                return
+            if len(waiting) == before:
+                sleep(PAUSE)
+
+    def _pull(self, identities: list[str]) -> Iterator[Message]:
+        """The replies to these messages that are there; one that Flower cannot read is an error of its own."""
+        try:
+            yield from self.grid.pull_messages(identities)
+        except Exception as error:
+            if len(identities) == 1:
+                self.failures[identities[0]] += 1
+                if self.failures[identities[0]] < TRIES:
+                    return
+                problem = Error(UNREADABLE, f"its reply cannot be read: {error}")
+                yield Message(problem, reply_to=self.asked[identities[0]])
+                return
+            for identity in identities:
+                yield from self._pull([identity])
+
+
+def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
+    for start in range(0, len(items), GROUP):
+        yield list(items[start : start + GROUP])

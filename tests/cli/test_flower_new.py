@@ -1,0 +1,53 @@
+"""``fedtaco flower new``: the app that it writes is the one in the examples."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedtaco import InvalidInput
+from fedtaco.cli.flower import FILES
+from fedtaco.cli.main import app
+from fedtaco.methods import METHODS
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-digits"
+
+
+def new(folder, *options):
+    return CliRunner().invoke(app, ["flower", "new", str(folder), *options])
+
+
+def test_the_example_is_what_is_written(tmp_path):
+    done = new(tmp_path / "flower-digits", "--method", "taco")
+    assert done.exit_code == 0, done.output
+    assert "taco" in done.output
+    written = {path.name: path.read_text() for path in (tmp_path / "flower-digits").iterdir()}
+    assert set(written) == set(FILES)
+    assert written == {name: (EXAMPLE / name).read_text() for name in FILES}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_any_method_is_written(method, tmp_path):
+    assert new(tmp_path / "My App", "--method", method).exit_code == 0
+    project = tomllib.loads((tmp_path / "My App" / "pyproject.toml").read_text())
+    assert project["tool"]["flwr"]["app"]["config"]["method"] == method
+    assert project["project"]["name"] == "my-app"
+
+
+def test_mistakes_are_told(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    (tmp_path / "file").touch()
+    for folder, options, words in (
+        ("full", (), "is not an empty folder"),
+        ("file", (), "is not an empty folder"),
+        ("file/below", (), "Cannot write to"),
+        ("new", ("--method", "tako"), "did you mean 'taco'"),
+    ):
+        done = new(tmp_path / folder, *options)
+        assert isinstance(done.exception, InvalidInput)
+        assert words in str(done.exception)
+    assert not (tmp_path / "new").exists()

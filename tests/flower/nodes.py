@@ -1,0 +1,109 @@
+"""A federation in one process: real Flower messages, apps and contexts, with a grid that calls them directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+from torch import nn
+
+from fedtaco.flower import FedStrategy, train
+from fedtaco.testing.small import CLASSES, FEATURES, LOCAL_LR, STEPS, skewed_clients
+
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 0  # as a server app's process has them
+
+
+class Nodes(Grid):
+    """Nodes numbered from 101 on; ``tamper`` may change what a node replies, or answer None for silence."""
+
+    def __init__(self, apps: list[ClientApp], configs: list[dict[str, Any]] | None = None) -> None:
+        self.nodes = [101 + place for place in range(len(apps))]
+        self.apps = dict(zip(self.nodes, apps, strict=True))
+        own = configs or [{"partition-id": place, "num-partitions": len(apps)} for place in range(len(apps))]
+        self.contexts = {
+            node: Context(1, node, config, RecordDict(), {}) for node, config in zip(self.nodes, own, strict=True)
+        }
+        self.connected = list(self.nodes)
+        self.sent: list[Message] = []
+        self.replies: dict[str, list[Message]] = {}
+        self.tamper: Callable[[int, Message], list[Message]] = lambda node, reply: [reply]
+
+    def get_node_ids(self):
+        return self.connected
+
+    def push_messages(self, messages):
+        identities = []
+        for message in messages:
+            identity = f"message-{len(self.sent)}"
+            message.metadata.__dict__["_message_id"] = identity
+            self.sent.append(message)
+            node = message.metadata.dst_node_id
+            self.replies[identity] = self.tamper(node, self.reply(node, message))
+            identities.append(identity)
+        return identities
+
+    def asked(self, identity: str) -> int:
+        return next(m.metadata.dst_node_id for m in self.sent if m.metadata.message_id == identity)
+
+    def reply(self, node: int, message: Message) -> Message:
+        try:
+            return self.apps[node](message, self.contexts[node])
+        except Exception as error:
+            return Message(Error(2, f"{type(error)}:<'{error}'>"), reply_to=message)
+
+    def pull_messages(self, message_ids):
+        return [reply for identity in message_ids for reply in self.replies.pop(identity, [])]
+
+    def send_and_receive(self, messages, *, timeout=None):
+        return self.pull_messages(self.push_messages(messages))
+
+    def create_message(self, content, message_type, dst_node_id, group_id, ttl=None):
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def set_run(self, run): ...
+
+    @property
+    def run(self):
+        raise NotImplementedError
+
+
+def client_app(model: nn.Module, data: Any) -> ClientApp:
+    """What a user writes."""
+    app = ClientApp()
+
+    @app.train()
+    def handle(message: Message, context: Context) -> Message:
+        return train(model, data, message, context)
+
+    return app
+
+
+def small_model() -> nn.Module:
+    """The contract's own model, in float64."""
+    module = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.linspace(-0.5, 0.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
+    return module
+
+
+def small_nodes(**options: Any) -> Nodes:
+    return Nodes([client_app(small_model(), samples) for samples in skewed_clients()], **options)
+
+
+def small_strategy(method, **options: Any) -> FedStrategy:
+    given = {"local_steps": STEPS, "batch_size": 4, "local_lr": LOCAL_LR, "fraction_evaluate": 0.0, **options}
+    return FedStrategy(method, small_model(), **given)
+
+
+def arrays(model: nn.Module) -> ArrayRecord:
+    return ArrayRecord(model.state_dict())
+
+
+def run(strategy: FedStrategy, nodes: Nodes, rounds: int = 5, timeout: float = 0.2, **options: Any):
+    return strategy.start(nodes, arrays(strategy.model), num_rounds=rounds, timeout=timeout, **options)

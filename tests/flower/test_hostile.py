@@ -1,0 +1,461 @@
+"""Whatever a node replies, it costs that reply, is logged with the node, and never the run."""
+
+from __future__ import annotations
+
+import io
+import logging
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nodes import client_app, run, small_model, small_nodes, small_strategy
+from sketches import SKETCHES
+
+import fedtaco
+from fedtaco import RunStopped
+from fedtaco.flower.wire import MARK
+from fedtaco.testing.small import LOCAL_LR, STEPS, skewed_clients
+from fedtaco.trust import PaperDetector
+
+HOSTILE, CLIENT, ROUNDS = 103, 2, 3
+
+
+@pytest.fixture
+def lines():
+    """What an operator reads."""
+    found: list[str] = []
+
+    class Listening(logging.Handler):
+        def emit(self, record):
+            found.append(record.getMessage())
+
+    handler, logger = Listening(), logging.getLogger("flwr.fedtaco")
+    logger.addHandler(handler)
+    yield found
+    logger.removeHandler(handler)
+
+
+def model_of(strategy):
+    state = strategy._run.state
+    return strategy._run.model.trained(state.server.weights, state.buffers).state_dict()
+
+
+def simulated(without=None):
+    samples = [(own.x, own.y) for own in skewed_clients()]
+    if without is not None:
+        samples[without] = (torch.full_like(samples[without][0], torch.nan), samples[without][1])
+    result = fedtaco.train(
+        small_model(), samples, rounds=ROUNDS, local_steps=STEPS, batch_size=4, local_lr=LOCAL_LR, engine="serial"
+    )
+    return result.model.state_dict()
+
+
+def assert_equal(first, second):
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def update(array):
+    def spoil(reply):
+        reply.content["arrays"] = ArrayRecord({"update": array})
+        return [reply]
+
+    return spoil
+
+
+def filled(value):
+    return update(Array(np.full(15, value)))
+
+
+def raw(data, shape=(15,), dtype="float64", stype="numpy.ndarray"):
+    return update(Array(dtype=dtype, shape=shape, stype=stype, data=data))
+
+
+class Burglar:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (Path.touch, (Path(self.path),))
+
+
+def as_npy(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+def as_zip():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("update.npy", as_npy(np.zeros(15)))
+    return file.getvalue()
+
+
+def without(name):
+    def spoil(reply):
+        del reply.content[name]
+        return [reply]
+
+    return spoil
+
+
+def marked(**changes):
+    def spoil(reply):
+        reply.content[MARK] = ConfigRecord({**reply.content[MARK], **changes})
+        return [reply]
+
+    return spoil
+
+
+def error(code, reason):
+    return lambda reply: [_error_to(reply, code, reason)]
+
+
+def _error_to(reply, code, reason):
+    """As Flower reports it: the error does not name the node, only the message."""
+    wrong = Message(Error(code, reason), reply_to=reply)
+    wrong.metadata.__dict__.update(_src_node_id=1, _reply_to_message_id=reply.metadata.reply_to_message_id)
+    return wrong
+
+
+def with_header_of(count):
+    """Few numbers that claim to be many."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (count,)})
+    return file.getvalue() + bytes(120)
+
+
+BAD = {
+    "wrong shape": (update(Array(np.zeros(14))), "has the shape (14,)"),
+    "a matrix": (update(Array(np.zeros((1, 15)))), "has the shape (1, 15)"),
+    "single precision": (update(Array(np.zeros(15, dtype=np.float32))), "type torch.float32"),
+    "whole numbers": (update(Array(np.zeros(15, dtype=np.int64))), "type torch.int64"),
+    "text": (update(Array(np.array(["a"] * 15))), "cannot be read"),
+    "nothing": (update(Array(np.zeros(0))), "has the shape (0,)"),
+    "not a number": (filled(np.nan), "the upload is not finite"),
+    "infinity": (filled(np.inf), "the upload is not finite"),
+    "a norm that overflows": (filled(1e308), "the upload is not finite"),
+    "a huge norm": (filled(1e30), "the norm of update is 3.87e+30, the median's"),
+    "another name": (
+        lambda reply: [
+            Message(RecordDict({**reply.content, "arrays": ArrayRecord({"upd": Array(np.zeros(15))})}), reply_to=reply)
+        ],
+        "holds upd instead of update",
+    ),
+    "one name more": (
+        lambda reply: [
+            Message(
+                RecordDict({**reply.content, "buffers": ArrayRecord({"buffers": Array(np.zeros(1))})}), reply_to=reply
+            )
+        ],
+        "holds buffers, update instead of update",
+    ),
+    "no arrays": (without("arrays"), "holds nothing instead of update"),
+    "no mark": (without(MARK), "is not from fedtaco's client half"),
+    "a mark of another kind": (
+        lambda reply: [Message(RecordDict({**reply.content, MARK: MetricRecord({"phase": 1})}), reply_to=reply)],
+        "is not from fedtaco's client half",
+    ),
+    "another round": (marked(**{"server-round": 77}), "answers server-round 77 instead of"),
+    "another phase": (marked(phase="survey"), "answers phase 'survey' instead of 'train'"),
+    "cut off": (raw(as_npy(np.zeros(15))[:-8]), "cannot be read"),
+    "not an array": (raw(b"\x00" * 40), "cannot be read"),
+    "a huge header": (raw(with_header_of(10**13)), "cannot be read"),
+    "an archive": (raw(as_zip()), "cannot be read"),
+    "another serialisation": (raw(as_npy(np.zeros(15)), stype="torch"), "cannot be read"),
+    "the other byte order": (update(Array(np.zeros(15, dtype=">f8"))), "cannot be read"),
+    "the client raises": (error(2, "<class 'OSError'>:<'no disk'>"), "raised an error: <class 'OSError'>:<'no disk'>"),
+    "the node is gone": (error(5, None), "the node is gone"),
+    "a long error with tricks": (error(0, "\x1b[31m\nfine\r" + "x" * 100_000), "Flower reports error 0: [31m fine x"),
+    "silence": (lambda reply: [], "no reply came within 0.2 seconds"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_reply_costs_itself(kind, lines):
+    spoil, words = BAD[kind]
+    nodes, strategy = small_nodes(), small_strategy("taco")
+
+    def tamper(node, reply):
+        if node != HOSTILE:
+            return [reply]
+        spoiled = spoil(reply)
+        for one in spoiled:
+            one.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
+            if not one.has_error():
+                one.metadata.__dict__["_src_node_id"] = node
+        return spoiled
+
+    nodes.tamper = tamper
+    run(strategy, nodes, ROUNDS)
+    assert_equal(model_of(strategy), simulated(without=CLIENT))
+    for record in strategy._run.recording.history:
+        assert list(record.dropped) == [CLIENT]
+        assert words in record.dropped[CLIENT]
+        assert len(record.dropped[CLIENT]) < 400
+    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
+    assert len(named) == ROUNDS
+    assert all(words in line and line.isprintable() for line in named)
+
+
+@pytest.mark.parametrize("pack", [lambda thing: as_npy(np.array([thing] * 15), allow_pickle=True), pickle.dumps])
+def test_nothing_is_unpickled(pack, tmp_path):
+    trace = tmp_path / "trace"
+    data = pack(Burglar(trace))
+    pickle.loads(data[data.index(b"\x80") :])
+    assert trace.exists()
+    trace.unlink()
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.tamper = lambda node, reply: raw(data, dtype="object")(reply) if node == HOSTILE else [reply]
+    run(strategy, nodes, ROUNDS)
+    assert not trace.exists()
+    assert [list(record.dropped) for record in strategy._run.recording.history] == [[CLIENT]] * ROUNDS
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), [3, 4]])
+def test_a_weight_that_is_none_costs_the_reply(weight):
+    nodes, strategy = small_nodes(), small_strategy("taco", weighted_by_key="num-examples")
+
+    def tamper(node, reply):
+        if node == HOSTILE:
+            reply.content["metrics"]["num-examples"] = weight
+        return [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, ROUNDS)
+    assert_equal(model_of(strategy), simulated(without=CLIENT))
+    assert "num-examples" in strategy._run.recording.history[0].dropped[CLIENT]
+
+
+def test_the_second_reply_of_a_node_is_left_out(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.tamper = lambda node, reply: [reply, *filled(7.0)(_again(reply))] if node == HOSTILE else [reply]
+    run(strategy, nodes, ROUNDS)
+    assert_equal(model_of(strategy), simulated())
+    assert sum("second of this round" in line and f"node {HOSTILE} " in line for line in lines) == ROUNDS
+
+
+def test_a_reply_of_an_unknown_node_is_left_out(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco")
+
+    def tamper(node, reply):
+        stranger = filled(7.0)(_again(reply))[0]
+        stranger.metadata.__dict__.update(_src_node_id=666, _reply_to_message_id="nobody's")
+        return [stranger, reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, ROUNDS)
+    assert_equal(model_of(strategy), simulated())
+    assert any("a reply of node 666 is left out, which was not asked" in line for line in lines)
+
+
+def _again(reply):
+    content = RecordDict(dict(reply.content))
+    copy = Message(content, reply_to=reply)
+    copy.metadata.__dict__.update(
+        _src_node_id=reply.metadata.src_node_id, _reply_to_message_id=reply.metadata.reply_to_message_id
+    )
+    return copy
+
+
+def test_an_expelled_node_gets_no_more_messages_and_is_not_heard(lines):
+    nodes = small_nodes()
+    alphas = probe_alphas()
+    worst = max(range(5), key=lambda client: alphas[client])
+    strategy = small_strategy("taco", detector=PaperDetector(kappa=alphas[worst], max_strikes=1))
+    last_words = []
+
+    def tamper(node, reply):
+        if node == 101 + worst:
+            last_words.append(_again(reply))
+            return [reply]
+        return [*last_words[-1:], reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, ROUNDS)
+    assert sum(message.metadata.dst_node_id == 101 + worst for message in nodes.sent) == 1
+    (expulsion,) = [line for line in lines if line.startswith("Round 1: ") and "is expelled" in line]
+    assert f"node {101 + worst} (client {worst}) is expelled: α was at or above" in expulsion
+    records = [record for record in strategy._run.recording.history.clients if record.client == worst]
+    assert [record.expelled for record in records] == [True]
+    assert any(f"a reply of node {101 + worst} is left out, which was not asked" in line for line in lines)
+
+
+def test_the_guard_leaves_a_freeloader_out_and_then_expels_it(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco", detector="guard")
+    nodes.tamper = lambda node, reply: filled(0.0)(reply) if node == HOSTILE else [reply]
+    run(strategy, nodes, 5)
+    history = strategy._run.recording.history
+    assert [list(record.dropped.values()) for record in history] == [["the upload is zero"]] * 3 + [[], []]
+    assert [[one.action for one in record.decisions] for record in history] == [
+        ["left out"],
+        ["left out"],
+        ["expelled"],
+        [],
+        [],
+    ]
+    assert sum(message.metadata.dst_node_id == HOSTILE for message in nodes.sent) == 3
+    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
+    assert named[0] == f"Round 1: node {HOSTILE} (client {CLIENT}) is left out: the upload is zero."
+    assert named[2].endswith("is expelled: the upload is zero; it gets no more messages.")
+
+
+def probe_alphas():
+    strategy = small_strategy("taco")
+    run(strategy, small_nodes(), 1)
+    return [record.alpha for record in strategy._run.recording.history.clients]
+
+
+@pytest.mark.parametrize("kind", ["silence", "not a number", "a mark of another round"])
+def test_an_empty_round_changes_nothing_and_the_run_goes_on(kind, lines):
+    nodes, strategy = small_nodes(), small_strategy("scaffold")
+    spoil = {"silence": lambda reply: [], "not a number": filled(np.nan)}.get(kind, marked(**{"server-round": 77}))
+    nodes.tamper = lambda node, reply: spoil(reply) if reply.metadata.group_id == "1" else [reply]
+    run(strategy, nodes, 4)
+    history = strategy._run.recording.history
+    assert [len(record.dropped) for record in history] == [5, 0, 0, 0]
+    assert [record.weight for record in history.clients if record.round == 1] == [0.0] * 5
+    assert "Round 1: no reply could be used; the model stays as it was." in lines
+    assert not torch.equal(model_of(strategy)["weight"], small_model().weight)
+
+
+def test_a_survey_that_nobody_answers_is_an_empty_round(lines):
+    (mime,) = [sketch for sketch in SKETCHES if sketch.surveys]
+    nodes, strategy = small_nodes(), small_strategy(mime)
+
+    def tamper(node, reply):
+        answers_survey = reply.content[MARK]["phase"] == "survey"
+        return [] if answers_survey and reply.metadata.group_id == "2" else [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, 3)
+    assert [len(record.dropped) for record in strategy._run.recording.history] == [0, 5, 0]
+    assert len(nodes.sent) == 10 + 5 + 10
+    assert sum("no reply came within" in line for line in lines) == 5
+
+
+def test_flower_failing_to_deliver_a_reply_costs_that_reply(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    deliver = nodes.pull_messages
+
+    def failing(identities):
+        if any(nodes.asked(identity) == HOSTILE for identity in identities):
+            raise ValueError("Unexpected set of `children`.")
+        return deliver(identities)
+
+    nodes.pull_messages = failing
+    run(strategy, nodes, ROUNDS, timeout=20)
+    assert_equal(model_of(strategy), simulated(without=CLIENT))
+    assert (
+        sum(f"node {HOSTILE} " in line and "its reply cannot be read: Unexpected set" in line for line in lines)
+        == ROUNDS
+    )
+
+
+def plain_app():
+    """A client app that does not know fedtaco: Flower's own way of FedAvg."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        arrays = ArrayRecord(small_model().state_dict())
+        return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 12})}), reply_to=message)
+
+    return app
+
+
+def loading_app():
+    """A client app that loads the model it expects."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        small_model().load_state_dict(message.content["arrays"].to_torch_state_dict())
+        raise AssertionError("the arrays are the model's")
+
+    return app
+
+
+@pytest.mark.parametrize("app", [plain_app, loading_app])
+def test_forgetting_the_client_half_is_told_at_the_first_reply(app):
+    nodes = small_nodes()
+    nodes.apps = {node: app() for node in nodes.nodes}
+    with pytest.raises(RunStopped, match=r"fedtaco\.flower\.train\(model, data, msg, context\)"):
+        run(small_strategy("taco"), nodes, ROUNDS)
+    assert len(nodes.sent) == 5
+
+
+def test_one_node_without_the_client_half_is_left_out():
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.apps[HOSTILE] = plain_app()
+    run(strategy, nodes, ROUNDS)
+    assert_equal(model_of(strategy), simulated(without=CLIENT))
+
+
+def test_the_client_half_says_when_the_server_is_another():
+    app = client_app(small_model(), skewed_clients()[0])
+    message = Message(RecordDict({"arrays": ArrayRecord(), "config": ConfigRecord({"lr": 0.1})}), 101, "train")
+    with pytest.raises(fedtaco.InvalidInput, match=r"not from fedtaco\.flower\.FedStrategy"):
+        app(message, small_nodes().contexts[101])
+
+
+numbers = st.floats(width=64) | st.floats(-3, 3)
+shapes = st.sampled_from([(15,), (15,), (15,), (14,), (3, 5), (0,), ()])
+kinds = st.sampled_from(["<f8", "<f8", "<f4", "<i8", "|b1", "<c16", "<U3", ">f8", "<f2"])
+
+
+@st.composite
+def arrays(draw):
+    shape, kind = draw(shapes), np.dtype(draw(kinds))
+    count = int(np.prod(shape))
+    values = draw(st.lists(numbers, min_size=count, max_size=count))
+    with np.errstate(all="ignore"):
+        array = np.array(values).astype(kind, casting="unsafe").reshape(shape)
+    data = as_npy(array)
+    cut = draw(st.sampled_from([None, None, None, 60, len(data) - 1]))
+    return Array(dtype=kind.str, shape=shape, stype="numpy.ndarray", data=data[:cut])
+
+
+names = st.sampled_from(["update", "update", "buffers", "variate_change", "x"])
+records = st.one_of(
+    st.dictionaries(names, arrays(), max_size=3).map(ArrayRecord),
+    st.dictionaries(
+        st.sampled_from(["num-examples", "seconds", "loss"]), st.floats() | st.integers(0, 9), max_size=3
+    ).map(MetricRecord),
+    st.dictionaries(
+        st.sampled_from(["phase", "server-round", "lost-memory", "client"]),
+        st.sampled_from(["train", "survey", ""]) | st.integers(0, 3) | st.booleans() | st.binary(max_size=3),
+        max_size=4,
+    ).map(ConfigRecord),
+)
+contents = st.dictionaries(st.sampled_from(["arrays", "buffers", "metrics", MARK, "config"]), records, max_size=5)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(contents, min_size=2, max_size=2), st.booleans(), st.booleans())
+def test_any_reply_at_all_leaves_a_finite_model(replies, honest_mark, weighted):
+    nodes = small_nodes()
+    strategy = small_strategy("taco", weighted_by_key="num-examples" if weighted else None)
+
+    def tamper(node, reply):
+        if node == HOSTILE:
+            mark = {MARK: reply.content[MARK]} if honest_mark else {}
+            reply.content = RecordDict({**replies[int(reply.metadata.group_id) - 1], **mark})
+        return [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, 2)
+    assert all(torch.isfinite(tensor).all() for tensor in model_of(strategy).values())
+    for record in strategy._run.recording.history:
+        assert set(record.dropped) <= {CLIENT}
+        assert record.slowest_client_seconds is None or np.isfinite(record.slowest_client_seconds)

@@ -1,0 +1,216 @@
+"""The strategy as Flower's users meet it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from nodes import arrays, client_app, run, small_model, small_nodes, small_strategy
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from fedtaco import InvalidInput, RunStopped, Taco
+from fedtaco.flower import FedStrategy, rows, train
+from fedtaco.flower.members import Members
+from fedtaco.testing.small import skewed_clients
+
+
+def test_uniform_by_default_and_said_so(caplog):
+    caplog.set_level("INFO", "flwr.fedtaco")
+    run(small_strategy("taco"), small_nodes(), 1)
+    assert any("Weighting: uniform, all replies count alike" in line for line in caplog.messages)
+    run(small_strategy("taco", weighted_by_key="num-examples"), small_nodes(), 1)
+    assert any("Weighting: by num-examples, as the nodes state it" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"local_steps": 0}, "local_steps is 0"),
+        ({"local_lr": -1.0}, "local_lr is -1.0"),
+        ({"fraction_train": 0.0}, "fraction_train is 0.0; it must be above 0"),
+        ({"fraction_evaluate": 2.0}, "fraction_evaluate is 2.0; it must be from 0 to 1"),
+        ({"min_train_nodes": 0}, "min_train_nodes is 0; it must be at least 1"),
+        ({"min_available_nodes": 0}, "min_available_nodes is 0; it must be at least 1"),
+        ({"clients": 0}, "clients is 0; it must be at least 1"),
+        ({"detector": "papr"}, "There is no detector 'papr'; did you mean 'paper'"),
+    ],
+)
+def test_bad_settings_are_met_at_the_door(options, words):
+    with pytest.raises(InvalidInput, match=words.replace(".", r"\.")):
+        small_strategy("taco", **options)
+
+
+def test_what_does_not_fit_together_is_told():
+    with pytest.raises(InvalidInput, match="There is no method 'tako'; did you mean 'taco'"):
+        small_strategy("tako")
+    with pytest.raises(InvalidInput, match="initial_arrays are not those of the model"):
+        small_strategy("taco").start(small_nodes(), arrays(nn.Linear(2, 2)), timeout=1)
+    with pytest.raises(InvalidInput, match="train_config sets 'local-lr'"):
+        run(small_strategy("taco"), small_nodes(), train_config=ConfigRecord({"local-lr": 0.3}))
+    with pytest.raises(InvalidInput, match="call its own start"):
+        small_strategy("taco").configure_train(1, ArrayRecord(), ConfigRecord(), small_nodes())
+
+
+def test_another_model_on_a_node_is_told_with_both_sizes():
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.apps[101] = client_app(nn.Linear(4, 2, dtype=torch.float64), skewed_clients()[0])
+    run(strategy, nodes, 1)
+    reason = strategy._run.recording.history[0].dropped[0]
+    assert "has 10 numbers (torch.float64) in its trainable parameters, the server's has 15" in reason
+
+
+def test_train_config_reaches_the_nodes():
+    nodes = small_nodes()
+    run(small_strategy("taco"), nodes, 1, train_config=ConfigRecord({"augment": "flip"}))
+    assert {message.content["config"]["augment"] for message in nodes.sent} == {"flip"}
+    assert {message.content["config"]["server-round"] for message in nodes.sent} == {1}
+
+
+@pytest.mark.parametrize("wrap", [TensorDataset, lambda x, y: DataLoader(TensorDataset(x, y), 3)])
+def test_datasets_and_loaders_give_the_same(wrap):
+    plain, wrapped = small_nodes(), small_nodes()
+    for node, own in zip(wrapped.nodes, skewed_clients(), strict=True):
+        wrapped.apps[node] = client_app(small_model(), wrap(own.x, own.y))
+    first, second = (run(small_strategy("taco"), nodes, 2).arrays.to_torch_state_dict() for nodes in (plain, wrapped))
+    assert torch.equal(first["weight"], second["weight"])
+
+
+def test_a_node_without_samples_says_so():
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.apps[101] = client_app(small_model(), (torch.empty(0, 4), torch.empty(0, dtype=torch.int64)))
+    run(strategy, nodes, 1)
+    assert "This node has no samples" in strategy._run.recording.history[0].dropped[0]
+
+
+# Who is there
+
+
+def test_too_few_nodes_end_the_wait_in_a_sentence():
+    with pytest.raises(RunStopped, match=r"Only 5 nodes were connected after 0\.2 seconds.*6 are wanted"):
+        run(small_strategy("taco", min_available_nodes=6), small_nodes(), 1)
+
+
+def test_a_node_that_comes_later_takes_the_place_kept_for_it():
+    nodes, strategy = small_nodes(), small_strategy("taco", clients=5)
+    nodes.connected = nodes.nodes[:3]
+
+    def tamper(node, reply):
+        nodes.connected = list(nodes.nodes)
+        return [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, 2)
+    assert [record.cohort for record in strategy._run.recording.history] == [3, 5]
+    assert strategy._run.members.nodes == nodes.nodes
+
+
+def test_a_node_beyond_the_places_takes_no_part(caplog):
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.connected = nodes.nodes[:4]
+    nodes.tamper = lambda node, reply: [nodes.connected.append(105) or reply] if node == 101 else [reply]
+    run(strategy, nodes, 3)
+    assert [record.cohort for record in strategy._run.recording.history] == [4, 4, 4]
+    assert sum("Node 105 takes no part: the run is for 4 clients" in line for line in caplog.messages) == 1
+
+
+def test_a_node_that_leaves_is_not_asked_and_keeps_its_number():
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.tamper = lambda node, reply: [_leave(nodes, reply) or reply]
+    run(strategy, nodes, 3)
+    clients = strategy._run.recording.history.clients
+    asked = [[record.client for record in clients if record.round == number] for number in (1, 2, 3)]
+    assert asked == [[0, 1, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 3, 4]]
+
+
+def _leave(nodes, reply):
+    nodes.connected = [node for node in nodes.nodes if node != 103 or reply.metadata.group_id != "1"]
+
+
+def test_members_are_numbered_once():
+    members = Members(3)
+    assert members.admit([30, 10]) == []
+    assert members.admit([20, 5, 10]) == [20]
+    assert members.nodes == [10, 30, 5]
+    assert members.here([5, 10, 99]).tolist() == [True, False, True]
+    assert Members.restored(3, members.stored()).nodes == [10, 30, 5]
+    assert Members.restored(2, Members(2, [2**64 - 1]).stored()).nodes == [2**64 - 1]
+
+
+# Evaluation
+
+
+def evaluating_app(samples, value):
+    app = client_app(small_model(), samples)
+
+    @app.evaluate()
+    def evaluate(message, context):
+        small_model().load_state_dict(message.content["arrays"].to_torch_state_dict())
+        metrics = MetricRecord({"accuracy": value, "num-examples": len(samples)})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def test_nodes_evaluate_the_model_they_know():
+    nodes = small_nodes()
+    for place, (node, own) in enumerate(zip(nodes.nodes, skewed_clients(), strict=True)):
+        nodes.apps[node] = evaluating_app(own, place / 10)
+    strategy = small_strategy("taco", fraction_evaluate=1.0)
+    result = run(strategy, nodes, 2)
+    assert result.evaluate_metrics_clientapp[2]["accuracy"] == pytest.approx(0.2)
+    assert strategy._run.recording.history.column("accuracy") == pytest.approx([0.2, 0.2])
+    assert result.train_metrics_clientapp[1]["num-examples"] == pytest.approx(12)
+
+
+def test_an_app_that_does_not_evaluate_costs_nothing_but_a_line(caplog):
+    strategy = small_strategy("taco", fraction_evaluate=0.4)
+    result = run(strategy, small_nodes(), 1)
+    assert result.evaluate_metrics_clientapp == {}
+    assert sum("did not evaluate" in line for line in caplog.messages) == 2
+    assert len(strategy._run.recording.history) == 1
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    strategy = small_strategy("taco", checkpoint=tmp_path / "run")
+    with pytest.raises(RunStopped, match="Round 2 of taco: the global model's loss is not finite"):
+        run(
+            strategy,
+            small_nodes(),
+            3,
+            evaluate_fn=lambda number, arrays: MetricRecord({"loss": float("nan") if number == 2 else 1.0}),
+        )
+    assert len(strategy._run.recording.history) == 1
+
+
+# Room for uploads
+
+
+def test_uploads_in_a_file_give_the_same_bits(monkeypatch):
+    plain = run(small_strategy("scaffold"), small_nodes(), 3).arrays.to_torch_state_dict()
+    monkeypatch.setattr(rows, "IN_MEMORY", 0)
+    nodes = small_nodes()
+    filed = run(small_strategy("scaffold"), nodes, 3).arrays.to_torch_state_dict()
+    assert torch.equal(plain["weight"], filed["weight"])
+
+
+def test_no_room_for_uploads_is_told(monkeypatch):
+    monkeypatch.setattr(rows, "IN_MEMORY", 0)
+    with pytest.raises(RunStopped, match=r"No room for 1000000 uploads, .* name another folder in TMPDIR"):
+        rows.matrix_for(1_000_000, torch.empty(10_000_000))
+
+
+def test_the_user_writes_these_lines():
+    """The client and the server of the documentation, as they stand."""
+    app = ClientApp()
+
+    @app.train()
+    def handle(msg, context):
+        return train(small_model(), skewed_clients()[context.node_config["partition-id"]], msg, context)
+
+    nodes = small_nodes()
+    nodes.apps = dict.fromkeys(nodes.nodes, app)
+    strategy = FedStrategy(method=Taco(), model=small_model(), local_steps=3, local_lr=0.1)
+    result = strategy.start(grid=nodes, initial_arrays=ArrayRecord(small_model().state_dict()), num_rounds=2, timeout=1)
+    assert not torch.equal(result.arrays.to_torch_state_dict()["weight"], small_model().weight)
