@@ -109,9 +109,7 @@ class Coordinator:
         """The state before the first round."""
         server = Server(weights, self.method.server_memory(weights, self.setting))
         trust = (
-            clean_record(self.setting.clients)
-            if self.detector is None
-            else self.detector.begin(self.method, weights, self.setting)
+            clean_record(self.setting.clients) if self.detector is None else self.detector.begin(weights, self.setting)
         )
         return State(0, server, buffers, {}, trust)
 
@@ -182,10 +180,8 @@ class Coordinator:
         )
 
     def _case(self, order: Assignment, answers: Answers) -> Case:
-        rows = [answers.cohort.index(client) for client in answers.uploads.clients.tolist()]
-        scalars = {name: values[rows] for name, values in order.broadcast.scalars.items()}
         partial = self.cohort_size < self.setting.clients
-        return Case(self.method, replace(order.broadcast, scalars=scalars), answers.uploads, order.round, partial)
+        return Case(order.broadcast, torch.tensor(answers.cohort), answers.uploads, order.round, partial)
 
     def _without_expelled(self, state: State, before: State) -> State:
         newly = torch.nonzero(state.trust["expelled"] & ~before.trust["expelled"]).flatten()

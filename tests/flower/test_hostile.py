@@ -285,7 +285,7 @@ def test_an_expelled_node_gets_no_more_messages_and_is_not_heard(lines):
     run(strategy, nodes, ROUNDS)
     assert sum(message.metadata.dst_node_id == 101 + worst for message in nodes.sent) == 1
     (expulsion,) = [line for line in lines if line.startswith("Round 1: ") and "is expelled" in line]
-    assert f"node {101 + worst} (client {worst}) is expelled: α was at or above" in expulsion
+    assert f"node {101 + worst} (client {worst}) is expelled: strikes for α at or above" in expulsion
     records = [record for record in strategy._run.recording.history.clients if record.client == worst]
     assert [record.expelled for record in records] == [True]
     assert any(f"a reply of node {101 + worst} is left out, which was not asked" in line for line in lines)

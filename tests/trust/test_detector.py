@@ -25,7 +25,8 @@ def uploads(matrix, clients=None, rounds=10):
 def judge(detector, memory, matrix, *, partial=False):
     """The detector's memory after a round."""
     sent = Broadcast(torch.zeros(matrix.shape[1]))
-    return detector.judge(memory, Case(Taco(), sent, uploads(matrix), round=1, partial=partial)).memory
+    case = Case(sent, torch.arange(len(matrix)), uploads(matrix), round=1, partial=partial)
+    return detector.judge(memory, case).memory
 
 
 def test_expelled_at_lambda_strikes_not_before():
@@ -55,6 +56,13 @@ def test_partial_participation_counts_rounds_taken_part_in():
     assert not memory["expelled"].any()
     memory = judge(detector, memory, ALIKE, partial=True)
     assert memory["expelled"].all()
+
+
+def test_a_client_with_few_strikes_for_its_rounds_stays():
+    """Three strikes are enough in three rounds, not in twenty: λ is a fifth of the rounds."""
+    memory = {**clean_record(5), "strikes": torch.tensor([2] * 5), "seen": torch.tensor([2, 2, 2, 19, 19])}
+    after = judge(PaperDetector(), memory, ALIKE, partial=True)
+    assert after["expelled"].tolist() == [True, True, True, False, False]
 
 
 def test_one_upload_alone_gets_no_strike():

@@ -165,8 +165,8 @@ def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]])
             parts.append(f"{row.method}'s own output z: {row.output_accuracy:.1%}.")
         if row.freeloaders:
             parts.append(
-                f"{row.method}: {row.caught} of {row.freeloaders} freeloaders were expelled, "
-                f"and {row.wronged} honest clients."
+                f"{row.method}: {row.caught} of {row.freeloaders} misbehaving clients were expelled, "
+                f"and {row.wronged} honest ones."
             )
         elif row.wronged:
             parts.append(f"{row.method}: {row.wronged} clients were expelled.")

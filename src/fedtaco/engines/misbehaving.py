@@ -26,8 +26,9 @@ class MisbehavingEngine:
 
     def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
         rides = self.misfits.behaviour.rides(assignment.round, self.worker.plan.setting.rounds)
-        riding = [job for job in jobs if rides and job.client in self.misfits.clients]
-        working = [job for job in jobs if job not in riding]
+        riders = self.misfits.clients if rides else frozenset()
+        riding = [job for job in jobs if job.client in riders]
+        working = [job for job in jobs if job.client not in riders]
         results = Results(jobs)
         if working:
             self._work(method, assignment, working, results)

@@ -98,7 +98,9 @@ def _check_freeloaders(config: Experiment) -> None:
         Behaviour.of(config.behaviour)
     if config.freeloaders > config.clients:
         raise InvalidInput(f"freeloaders is {config.freeloaders}, but there are only {config.clients} clients.")
-    if config.freeloaders == config.clients and not Behaviour.of(config.behaviour or "").ever_trains:
+    if config.freeloaders == config.clients and all(
+        Behaviour.of(config.behaviour or "").rides(number, config.rounds) for number in range(1, config.rounds + 1)
+    ):
         raise InvalidInput("Every client is a freeloader, so that nobody would train; leave at least one honest.")
 
 

@@ -116,7 +116,7 @@ def reproduce(
         own = [next(found) for _ in job.experiments] if summaries else []
         folders = [RunFolder(run["folder"]) for run in own]
         histories = [folder.history() for folder in folders]
-        rates = [threshold_rates(one, folder.partition()) for one, folder in zip(histories, folders, strict=True)]
+        pairs = zip(histories, folders, strict=True)
         cells.append(
             Cell(
                 panel=job.panel.name,
@@ -127,7 +127,9 @@ def reproduce(
                 curves=[history.column("accuracy") for history in histories],
                 round_seconds=_seconds(own, seconds.get((job.panel.name, job.variant.name))),
                 paper=preset.paper_value(job.variant.name, job.panel.name),
-                threshold_rates=rates if preset.shows == "thresholds" else (),
+                threshold_rates=[threshold_rates(one, folder.partition()) for one, folder in pairs]
+                if preset.shows == "thresholds"
+                else (),
             )
         )
     return Reproduction(preset.name, preset.title, preset.shows, cells, list(cuts), len(jobs[0].experiments))

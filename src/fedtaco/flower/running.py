@@ -142,14 +142,14 @@ class Running:
             self.concluded = Conclusion(self.state, answers, [], {})
             log.warning("Round %d: no reply could be used; the model stays as it was.", self.state.round)
             return None
-        heard, metrics = answers.uploads.clients.tolist(), collecting.mean_metrics(answers)
+        metrics = collecting.mean_metrics(answers)
         with quiet_torch():
             answers = replace(answers, memories=self._mirrored(self.order, answers, collecting.lost_memory))
             self.concluded = self.coordinator.conclude(before, self.order, answers)
         self.state = self.concluded.state
         if not torch.isfinite(self.state.server.weights).all():
             raise self.coordinator.diverged(self.state.round, "the global model is not finite")
-        for client in heard:
+        for client in self.concluded.answers.uploads.clients.tolist():
             self.members.answered[client] = self.state.round
         self._tell_decisions(self.concluded.decisions)
         return metrics

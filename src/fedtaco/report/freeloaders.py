@@ -24,7 +24,7 @@ def _column(reproduction: Reproduction, cell: Cell) -> str:
 def alphas(cell: Cell) -> dict[str, list[float]]:
     """The mean α of each kind of client, a number a seed."""
     kinds = {kind for summary in cell.summaries for kind in summary["alpha"]}
-    return {kind: [summary["alpha"].get(kind, 0.0) for summary in cell.summaries] for kind in kinds}
+    return {kind: [summary["alpha"][kind] for summary in cell.summaries if kind in summary["alpha"]] for kind in kinds}
 
 
 def _alpha(cell: Cell, kind: str) -> str:

@@ -125,7 +125,7 @@ def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
         rounds_to_target=_rounds_to_target(runs),
         client_seconds=_mean([run["client_seconds"] for run in runs]),
         worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
-        alpha={group: fmean(run["alpha"].get(group, 0.0) for run in runs) for group in sorted(groups)},
+        alpha={group: fmean(run["alpha"][group] for run in runs if group in run["alpha"]) for group in sorted(groups)},
         output_accuracy=_mean([run["output_accuracy"] for run in finished]),
         stopped=len(runs) - len(finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),

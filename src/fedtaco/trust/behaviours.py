@@ -127,7 +127,7 @@ class Behaviour:
             elif name in STRENGTHS and _number(part) is not None and when == "always":
                 strength = _number(part) or 0.0
             else:
-                raise InvalidInput(f"The behaviour '{text}' is not known as such: {_manual(name)}.")
+                raise InvalidInput(f"The behaviour is '{text}'; write it as one of {_manual(name)}.")
         return cls(name, strength, when)
 
     @property
@@ -218,5 +218,7 @@ def _number(text: str) -> float | None:
 
 
 def _manual(name: str) -> str:
-    number = f"{name} may have a number ({name}:{STRENGTHS[name]:g})" if name in STRENGTHS else f"{name} has no number"
-    return f"{number}, and {'then :late or :intermittent' if name in FREELOADERS else 'is always active'}"
+    ways = [name, *([f"{name}:{STRENGTHS[name]:g}"] if name in STRENGTHS else [])]
+    if name in FREELOADERS:
+        ways += [f"{name}:{when}" for when in TIMES]
+    return ", ".join(ways)

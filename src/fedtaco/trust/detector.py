@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from fedtaco.methods import Broadcast, Memory, Method, Setting, Uploads, check_parameters, parameter
+from fedtaco.methods import Broadcast, Memory, Setting, Uploads, check_parameters, parameter
 from fedtaco.records import Decision
 
 
@@ -18,9 +18,9 @@ from fedtaco.records import Decision
 class Case:
     """What the server has when a round's uploads have come in."""
 
-    method: Method
     sent: Broadcast
-    """What the clients that uploaded were sent, per-client numbers in the order of the uploads."""
+    asked: Tensor
+    """Whom it was sent to, also those whose uploads cannot be used."""
     uploads: Uploads
     round: int
     partial: bool
@@ -43,7 +43,7 @@ class Detector(Protocol):
     """Judges a round's uploads before they are aggregated. What it remembers is plain data, among it
     per client ``strikes``, ``seen`` (rounds taken part in) and ``expelled``."""
 
-    def begin(self, method: Method, weights: Tensor, setting: Setting) -> Memory: ...
+    def begin(self, weights: Tensor, setting: Setting) -> Memory: ...
 
     def judge(self, memory: Memory, case: Case) -> Verdict: ...
 
@@ -84,7 +84,7 @@ class PaperDetector:
     def limit(self, setting: Setting) -> int:
         return math.ceil(setting.rounds / 5) if self.max_strikes is None else self.max_strikes
 
-    def begin(self, method: Method, weights: Tensor, setting: Setting) -> Memory:
+    def begin(self, weights: Tensor, setting: Setting) -> Memory:
         return clean_record(setting.clients)
 
     def judge(self, memory: Memory, case: Case) -> Verdict:
@@ -103,7 +103,7 @@ class PaperDetector:
                 test="alpha",
                 score=float(uploads.geometry.alpha[row]),
                 threshold=self.kappa,
-                reason=f"α was at or above {self.kappa:g} in {int(strikes[client])} round{"s" * (strikes[client] > 1)}",
+                reason=f"strikes for α at or above {self.kappa:g}: {int(strikes[client])}",
             )
             for row, client in enumerate(uploads.clients.tolist())
             if out[client] and not memory["expelled"][client]

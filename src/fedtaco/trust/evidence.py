@@ -16,15 +16,20 @@ from fedtaco.methods import Memory
 from fedtaco.trust.detector import Case
 from fedtaco.trust.sketch import sketch, sketch_size
 
-MOVES = 3
-"""How many of the last moves that a client has seen may be mixed in what is not new."""
+MOVES, ROOM = 20, 50
+"""How many of the last moves that a client has seen may be mixed in what is not new, if a sketch has room for them:
+so many numbers for each."""
 ROUNDS_KEPT = 100
 """How many starting points are remembered."""
 ZERO = 1e-6
 """An upload counts as zero below this part of the median length of those that are not."""
-INDEPENDENT = 1e-6
-"""Vectors span no more dimensions than they have singular values above this part of the largest."""
+INDEPENDENT = 1e-5
+"""Directions in which known vectors differ by less than this part of their lengths are rounding."""
 TINY = torch.finfo(torch.float32).tiny
+
+
+def moves_known(size: int) -> int:
+    return max(1, min(MOVES, size // ROOM))
 
 
 def nothing_sent(clients: int, length: int) -> Memory:
@@ -33,7 +38,7 @@ def nothing_sent(clients: int, length: int) -> Memory:
     return {
         "starts": torch.zeros(0, size, dtype=torch.float64),
         "rounds": torch.zeros(0, dtype=torch.int64),
-        "sent": torch.zeros(clients, MOVES, dtype=torch.int64),
+        "sent": torch.zeros(clients, moves_known(size), dtype=torch.int64),
         "last": torch.zeros(clients, size),
     }
 
@@ -73,21 +78,25 @@ class Evidence:
         )
 
     @property
+    def size(self) -> int:
+        return self.new.shape[1]
+
+    @property
     def is_zero(self) -> Tensor:
         """Which uploads are, while others are not."""
         return self.lengths < ZERO * self.lengths[self.lengths > 0].median()
 
     @property
-    def agreement_with_last(self) -> Tensor:
-        """Squared cosine of what is new with what was new in the client's last upload that was used."""
-        return (self.new * self.memory["last"][self.case.uploads.clients]).sum(1).double().square()
+    def is_told(self) -> Tensor:
+        """Which clients' earlier uploads were found to have content, and can be compared with."""
+        return self.memory["last"].any(1)
 
-    def remembered(self, used: Tensor) -> Memory:
-        """What is kept for the next round; an upload that is not ``used`` is nothing to agree with later."""
+    def remembered(self, told: Tensor) -> Memory:
+        """What is kept for the next round; of the uploads only those that are ``told``, in which content was found."""
         clients, sent, last = self.case.uploads.clients, self.memory["sent"].clone(), self.memory["last"].clone()
-        now = torch.full((len(clients), 1), self.case.round)
-        sent[clients] = torch.cat([now, sent[clients, :-1]], dim=1)
-        last[clients[used]] = self.new[used].float()
+        now = torch.full((len(self.case.asked), 1), self.case.round)
+        sent[self.case.asked] = torch.cat([now, sent[self.case.asked]], dim=1)[:, : sent.shape[1]]
+        last[clients[told]] = self.new[told].float()
         return {**self.memory, "sent": sent, "last": last}
 
 
@@ -104,6 +113,7 @@ def _off_span(rows: Tensor, basis: Tensor) -> Tensor:
     unit = basis[lengths > 0] / lengths[lengths > 0, None]
     if len(unit) == 0:
         return rows
-    _, strengths, directions = torch.linalg.svd(unit, full_matrices=False)
-    axes: Tensor = directions[strengths > INDEPENDENT * strengths[0]].to(rows.dtype)
-    return rows - (rows @ axes.T) @ axes
+    squares, mixtures = torch.linalg.eigh(unit @ unit.T)
+    real = squares > INDEPENDENT**2 * squares[-1]
+    axes: Tensor = (mixtures[:, real] / squares[real].sqrt()).T @ unit
+    return rows - (rows @ axes.to(rows.dtype).T) @ axes.to(rows.dtype)

@@ -6,8 +6,8 @@ method's own correction with it, and tests follow:
 - **zero**: is there anything at all;
 - **copy**: how much of it is new, that is outside the span of the moves and vectors the client was sent;
 - **replica**: did another client send the very same;
-- **content**: how much of what is new is explained by the uploads of others in this round, or by the
-  client's own last one. Training leaves traces in common; fresh noise has none.
+- **content**: how much of what is new is explained by the uploads of others in this round, or by
+  earlier ones, its own among them. Training leaves traces in common; fresh noise has none.
 
 An upload that fails one is left out at once, and its client expelled after a few. All is computed on
 sketches of what the server has anyway.
@@ -17,21 +17,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedtaco.methods import Memory, Method, Setting, check_parameters, parameter
+from fedtaco.methods import Memory, Setting, check_parameters, parameter
 from fedtaco.records import Decision
 from fedtaco.trust.detector import Case, Verdict, clean_record
-from fedtaco.trust.evidence import ZERO, Evidence, nothing_sent
+from fedtaco.trust.evidence import ROOM, ZERO, Evidence, nothing_sent
 
-FEWEST, MOST = 4, 128
-"""How many uploads content is judged among: with fewer nobody may agree, with more noise explains noise."""
+FEWEST, MOST = 6, 128
+"""How many others an upload must be compared with to be left out, since among fewer nobody may agree; and with how many
+of a round, and how many earlier ones, at most, since with more noise explains noise."""
 CLEAR = 0.1
 """Content is not judged in models so small that noise could be explained to a larger part than this."""
+NEAR = 1e-3
+"""How near, as 1 - cosine, two uploads must be for their difference to be worth computing."""
 RIDGE = 1e-5
 
 
@@ -41,8 +44,8 @@ class Guard:
 
     namespace: ClassVar[str] = "guard"
 
-    copy: float = parameter(1e-8, "part of an upload that must be new (detector guard)", low=0, high=1)
-    replica: float = parameter(1e-8, "1 - cosine below which two uploads are the same (detector guard)", low=0, high=1)
+    copy: float = parameter(1e-7, "part of an upload that must be new (detector guard)", low=0, high=1)
+    replica: float = parameter(1e-6, "1 - cosine below which two uploads are the same (detector guard)", low=0, high=1)
     content: float = parameter(
         10.0, "deviations by which uploads must be better explained than noise (detector guard)", low=0
     )
@@ -51,70 +54,90 @@ class Guard:
     def __post_init__(self) -> None:
         check_parameters(self, self.namespace)
 
-    def begin(self, method: Method, weights: Tensor, setting: Setting) -> Memory:
+    def begin(self, weights: Tensor, setting: Setting) -> Memory:
         return {**clean_record(setting.clients), **nothing_sent(setting.clients, len(weights))}
 
     def judge(self, memory: Memory, case: Case) -> Verdict:
         evidence = Evidence.of(memory, case)
-        findings, scores = self._examine(evidence)
+        report = self._examine(evidence, memory["strikes"])
         clients = case.uploads.clients
-        suspect = torch.zeros(len(clients), dtype=torch.bool)
-        suspect[list(findings)] = True
+        suspect, broken = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(2))
+        suspect[list(report.findings)] = True
+        broken[[row for row, finding in report.findings.items() if finding.test == "finite"]] = True
+        if suspect.all():
+            suspect = broken
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
         seen[clients] += 1
         strikes[clients] += suspect
         expelled = self._expelled(memory["expelled"], strikes)
         decisions = [
-            finding.decided(client, bool(expelled[client]), all_suspect=bool(suspect.all()))
+            finding.decided(client, left_out=bool(suspect[row]), expelled=bool(expelled[client]))
             for row, client in enumerate(clients.tolist())
-            if (finding := findings.get(row))
+            if (finding := report.findings.get(row))
         ]
+        told = torch.zeros_like(suspect)
+        told[report.told] = True
         record = {"strikes": strikes, "seen": seen, "expelled": expelled}
-        return Verdict({**evidence.remembered(~suspect), **record}, suspect & ~suspect.all(), decisions, scores)
+        return Verdict({**evidence.remembered(told), **record}, suspect, decisions, report.scores)
 
-    def _examine(self, evidence: Evidence) -> tuple[dict[int, Finding], list[dict[str, float]]]:
-        """The rows that fail a test, with the first one that they fail, and the scores of all rows."""
-        clients, live = evidence.case.uploads.clients.tolist(), []
-        findings: dict[int, Finding] = {}
-        scores = [{"new": share} for share in evidence.new_share.tolist()]
-        if not evidence.lengths.any():
-            return findings, scores
-        is_zero = evidence.is_zero
-        for row, score in enumerate(scores):
-            if not math.isfinite(score["new"]):
-                findings[row] = Finding("finite", score["new"], 0.0, "the upload is too long to be judged")
+    def _examine(self, evidence: Evidence, strikes: Tensor) -> Report:
+        report = Report([{"new": share} for share in evidence.new_share.tolist()])
+        if evidence.lengths.any():
+            self._look_at_each(evidence, strikes, report)
+        if evidence.size >= ROOM:
+            self._look_for_replicas(evidence, report)
+            self._look_for_content(evidence, report)
+        return report
+
+    def _look_at_each(self, evidence: Evidence, strikes: Tensor, report: Report) -> None:
+        is_zero, can_be_copied = evidence.is_zero, evidence.size >= ROOM
+        for row, (client, score) in enumerate(zip(evidence.case.uploads.clients, report.scores, strict=True)):
+            share = score["new"]
+            if not math.isfinite(share):
+                report.findings[row] = Finding("finite", share, 0.0, "the upload is too long to be judged")
             elif is_zero[row]:
-                findings[row] = Finding("zero", 0.0, ZERO, "the upload is zero")
-            elif score["new"] < self.copy:
-                findings[row] = Finding(
-                    "copy", score["new"], self.copy, "the upload is made of what the client was sent"
+                report.findings[row] = Finding("zero", 0.0, ZERO, "the upload is zero")
+            elif can_be_copied and share < self.copy:
+                report.findings[row] = Finding(
+                    "copy", share, self.copy, "the upload is made of what the client was sent"
                 )
-            else:
-                live.append(row)
+            elif strikes[client] >= self.max_strikes:
+                reason = "the client is due to be expelled and stays only since half of all must"
+                report.findings[row] = Finding("strikes", float(strikes[client]), self.max_strikes, reason)
+
+    def _look_for_replicas(self, evidence: Evidence, report: Report) -> None:
+        clients, live = evidence.case.uploads.clients.tolist(), report.live
         for row, (apart, other) in zip(live, _nearest(evidence.new[live]), strict=True):
             if apart < self.replica:
                 reason = f"the upload is client {clients[live[other]]}'s too"
-                findings[row] = Finding("replica", apart, self.replica, reason)
-        for rows in _tables([row for row in live if row not in findings]):
-            explained = torch.maximum(_explained_by_others(evidence.new[rows]), evidence.agreement_with_last[rows])
-            by_chance = self._by_chance(len(rows), evidence.new.shape[1])
-            for row, share in zip(rows, explained.tolist(), strict=True):
-                scores[row]["explained"] = share
-                if share < by_chance < CLEAR:
-                    reason = "the upload has nothing in common with any other"
-                    findings[row] = Finding("content", share, by_chance, reason)
-        return findings, scores
+                report.findings[row] = Finding("replica", apart, self.replica, reason)
 
-    def _by_chance(self, uploads: int, size: int) -> float:
-        """How much of noise the other uploads and the last one may explain: its squared cosine with each of them is
-        χ² with one degree of freedom over ``size``."""
-        return (uploads + self.content * math.sqrt(2 * uploads)) / size
+    def _look_for_content(self, evidence: Evidence, report: Report) -> None:
+        earlier = evidence.memory["last"][evidence.is_told][:MOST].to(evidence.new.dtype)
+        for rows in _tables(report.live):
+            others = len(rows) - 1 + len(earlier)
+            by_chance = self._by_chance(others, evidence.size)
+            if others == 0 or by_chance > CLEAR:
+                continue
+            explained = _explained_by_others(torch.cat([evidence.new[rows], earlier]))
+            for row, share in zip(rows, explained.tolist(), strict=False):
+                report.scores[row]["explained"] = share
+                if share >= by_chance:
+                    report.told.append(row)
+                elif others >= FEWEST:
+                    reason = "the upload has nothing in common with any other"
+                    report.findings[row] = Finding("content", share, by_chance, reason)
+
+    def _by_chance(self, others: int, size: int) -> float:
+        """How much of noise so many other vectors may explain: its squared cosine with each of them is χ² with one
+        degree of freedom over ``size``."""
+        return (others + self.content * math.sqrt(2 * others)) / size
 
     def _expelled(self, before: Tensor, strikes: Tensor) -> Tensor:
-        """Those with enough strikes, most first, as long as more than half of all clients stay, and two."""
+        """Those with enough strikes, most first, as long as more than half of all clients stay."""
         due = torch.nonzero((strikes >= self.max_strikes) & ~before).flatten().tolist()
-        room = min((len(before) - 1) // 2, len(before) - 2) - int(before.sum())
-        chosen = sorted(due, key=lambda client: (-int(strikes[client]), client))[: max(0, room)]
+        room = max(0, (len(before) - 1) // 2 - int(before.sum()))
+        chosen = sorted(due, key=lambda client: (-int(strikes[client]), client))[:room]
         return before.index_fill(0, torch.tensor(chosen, dtype=torch.int64), True)
 
 
@@ -127,9 +150,24 @@ class Finding:
     threshold: float
     reason: str
 
-    def decided(self, client: int, expelled: bool, *, all_suspect: bool) -> Decision:
-        action = "expelled" if expelled else "spared" if all_suspect else "left out"
+    def decided(self, client: int, *, left_out: bool, expelled: bool) -> Decision:
+        action = "expelled" if expelled else "left out" if left_out else "spared"
         return Decision(client, action, self.test, self.score, self.threshold, self.reason)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found about the uploads of a round, by row."""
+
+    scores: list[dict[str, float]]
+    findings: dict[int, Finding] = field(default_factory=dict)
+    """The first test that each suspicious upload failed."""
+    told: list[int] = field(default_factory=list)
+    """In which uploads content was found."""
+
+    @property
+    def live(self) -> list[int]:
+        return [row for row in range(len(self.scores)) if row not in self.findings]
 
 
 def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
@@ -137,16 +175,18 @@ def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
     for start in range(0, len(rows), MOST):
         cosines = rows[start : start + MOST] @ rows.T
         cosines.diagonal(offset=start).fill_(-torch.inf)
-        for row, other in enumerate(cosines.argmax(1).tolist(), start):
-            apart = (rows[row] - rows[other]).double().square().sum() / 2
-            yield (1.0 if other == row else float(apart)), other
+        largest, others = cosines.max(1)
+        for row, (cosine, other) in enumerate(zip(largest.tolist(), others.tolist(), strict=True), start):
+            apart = 1 - cosine
+            if apart < NEAR:
+                apart = float((rows[row] - rows[other]).double().square().sum() / 2)
+            yield apart, other
 
 
 def _tables(rows: Sequence[int]) -> Iterator[list[int]]:
-    """The rows in parts of nearly equal size, none too large; nothing if they are too few."""
+    """The rows in parts of nearly equal size, none too large."""
     parts = -(-len(rows) // MOST)
-    if len(rows) >= FEWEST:
-        yield from (list(rows[part::parts]) for part in range(parts))
+    yield from (list(rows[part::parts]) for part in range(parts))
 
 
 def _explained_by_others(rows: Tensor) -> Tensor:
