@@ -8,6 +8,7 @@ import math
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import cycle, pairwise
 from time import perf_counter
@@ -20,11 +21,12 @@ from tables import write_tables
 from torch.nn.functional import cross_entropy
 from work import CASES, Case, memory_mb
 
+from fedtaco import trust
 from fedtaco.data import TensorSamples, load_dataset
 from fedtaco.experiment.config import Training
 from fedtaco.experiment.training import assemble
 from fedtaco.local import Assignment, Job, Plan, Worker
-from fedtaco.methods import PAPER_METHODS, Method, Server, Setting, Stem, Taco, Uploads
+from fedtaco.methods import PAPER_METHODS, Broadcast, Method, Server, Setting, Stem, Taco, Uploads
 from fedtaco.models import FlatModel, build_model
 
 RESULTS = HERE / "results.json"
@@ -98,7 +100,7 @@ def methods(turns: int) -> dict[str, Any]:
 
 
 def server(turns: int) -> dict[str, Any]:
-    """TACO's server step against ``U.sum()``, on matrices that are not in the cache."""
+    """TACO's server step against ``U.sum()``, and the guard against that step; matrices are not in the cache."""
     results = {}
     for rows, columns, copies in ((20, 44_426, 24), (100, 1_000_000, 1), (1000, 44_426, 2)):
         matrices = cycle([torch.randn(rows, columns) for _ in range(copies)])
@@ -112,24 +114,50 @@ def server(turns: int) -> dict[str, Any]:
             work(matrix)
             return 1000 * (perf_counter() - began)
 
-        def step(
-            matrix: torch.Tensor, state: Server = state, taco: Taco = taco, setting: Setting = setting
-        ) -> torch.Tensor:
-            """Norms, cosines, α, weights and the weighted sum."""
+        def uploads_of(matrix: torch.Tensor, setting: Setting = setting) -> Uploads:
             count = len(matrix)
             shares = torch.full((count,), 1 / count, dtype=torch.float64)
-            uploads = Uploads(setting, torch.arange(count), {"update": matrix}, torch.full((count,), 10), shares)
+            return Uploads(setting, torch.arange(count), {"update": matrix}, torch.full((count,), 10), shares)
+
+        def step(matrix: torch.Tensor, state: Server = state, taco: Taco = taco) -> torch.Tensor:
+            """Norms, cosines, α, weights and the weighted sum."""
+            uploads = uploads_of(matrix)
             uploads.weights = taco.weigh(state, uploads)
             return uploads.move
 
-        timed(step)
-        taken = take_turns({"sum": partial(timed, torch.Tensor.sum), "taco": partial(timed, step)}, turns)
+        judge = Judging(taco.broadcast(state, torch.arange(rows)), setting)
+
+        def guard(matrix: torch.Tensor, judge: Judging = judge) -> None:
+            judge(uploads_of(matrix))
+
+        work = {"sum": torch.Tensor.sum, "taco": step, "guard": guard}
+        for contender in work.values():
+            timed(contender)
+        taken = take_turns({name: partial(timed, contender) for name, contender in work.items()}, turns)
         results[f"{rows} x {columns}"] = {
             "sum_ms": round(statistics.median(taken["sum"]), 3),
             "taco_over_sum": ratio(taken["taco"], taken["sum"]),
+            "guard_over_taco": ratio(taken["guard"], taken["taco"]),
         }
         tell(f"server {rows} x {columns}: {results[f'{rows} x {columns}']}")
     return results
+
+
+class Judging:
+    """A guard in the midst of a run: twenty moves are known."""
+
+    def __init__(self, sent: Broadcast, setting: Setting) -> None:
+        self.sent, self.guard, self.round = sent, trust.Guard(), 0
+        self.memory = self.guard.begin(sent.start, setting)
+        two = {"update": torch.randn(2, len(sent.start))}
+        for _ in range(20):
+            self(Uploads(setting, torch.arange(2), two, torch.ones(2), torch.ones(2)))
+
+    def __call__(self, uploads: Uploads) -> None:
+        self.round += 1
+        sent = replace(self.sent, start=self.sent.start + self.round**2)
+        case = trust.Case(sent, torch.arange(uploads.setting.clients), uploads, self.round, partial=False)
+        self.memory = self.guard.judge(self.memory, case).memory
 
 
 def small_runs(turns: int) -> dict[str, Any]:

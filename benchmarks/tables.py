@@ -64,9 +64,10 @@ def _methods(results: Results) -> str:
 
 def _server(results: Results) -> str:
     rows = [
-        [size, f"{one['sum_ms']:g} ms", _spread(one["taco_over_sum"], "×")] for size, one in results["server"].items()
+        [size, f"{one['sum_ms']:g} ms", _spread(one["taco_over_sum"], "×"), _spread(one["guard_over_taco"], "×")]
+        for size, one in results["server"].items()
     ]
-    return _table(["uploads", "`U.sum()`", "TACO's server step"], rows)
+    return _table(["uploads", "`U.sum()`", "TACO's server step over it", "the guard over TACO's step"], rows)
 
 
 def _small_runs(results: Results) -> str:
