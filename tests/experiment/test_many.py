@@ -109,10 +109,12 @@ def test_an_error_in_a_run_is_the_callers(tmp_path):
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from pathlib import Path
 from fedtaco.experiment import Experiment, Manner, Watcher
 from fedtaco.experiment.many import run_all
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 
 class Saying(Watcher):
     def round_done(self, experiment, record):
@@ -125,15 +127,17 @@ run_all(runs, Manner(), Saying())
 
 
 def test_an_interrupt_stops_all_runs_and_keeps_their_rounds(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    reached = {0: 0, 1: 0}
-    while min(reached.values()) < 5:
-        seed, number = map(int, process.stdout.readline().split())
-        reached[seed] = number
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            reached = {0: 0, 1: 0}
+            while min(reached.values()) < 5:
+                seed, number = map(int, process.stdout.readline().split())
+                reached[seed] = number
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert "KeyboardInterrupt" in errors
     assert process.returncode != 0
     for seed, number in reached.items():
