@@ -44,7 +44,7 @@ class Guard:
 
     namespace: ClassVar[str] = "guard"
 
-    copy: float = parameter(1e-7, "part of an upload that must be new (detector guard)", low=0, high=1)
+    copy: float = parameter(1e-8, "part of an upload that must be new (detector guard)", low=0, high=1)
     replica: float = parameter(1e-6, "1 - cosine below which two uploads are the same (detector guard)", low=0, high=1)
     content: float = parameter(
         10.0, "deviations by which uploads must be better explained than noise (detector guard)", low=0
