@@ -43,9 +43,15 @@ def test_a_sketch_is_linear_and_keeps_angles():
 def test_the_same_sketch_in_every_process_and_type():
     row = torch.arange(20_000.0)[None]
     torch.testing.assert_close(sketch(row), sketch(row.double()).float(), rtol=1e-4, atol=1e-2)
-    assert sketch(row)[0, 5] == sum(
-        float(sketch(torch.eye(20_000)[j][None])[0, 5]) * j for j in range(5, 20_000, LONGEST)
-    )
+    signs = [float(sketch(one_at(place, 20_000))[0, 5]) for place in range(5, 20_000, LONGEST)]
+    assert set(signs) <= {-1.0, 1.0}
+    assert sketch(row)[0, 5] == sum(sign * place for sign, place in zip(signs, range(5, 20_000, LONGEST), strict=True))
+
+
+def one_at(place, length):
+    row = torch.zeros(1, length)
+    row[0, place] = 1
+    return row
 
 
 # What is new
@@ -359,7 +365,7 @@ def test_scaffolds_variate_stays_the_mean_of_the_members(behaviour):
 # Whole runs
 
 
-@pytest.mark.parametrize("partition", ["groups", "dirichlet:0.1", "iid"])
+@pytest.mark.parametrize("partition", ["groups", "iid"])
 @pytest.mark.parametrize(
     "behaviour", ["replay", "replay-scaled:-1", "replay-noise", "zero", "disguised", "random", "replay:late"]
 )
