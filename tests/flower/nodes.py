@@ -69,7 +69,7 @@ class Nodes(Grid):
 
     @property
     def run(self):
-        raise NotImplementedError
+        raise AssertionError("the strategy has no business with the grid's run")
 
 
 def client_app(model: nn.Module, data: Any) -> ClientApp:
