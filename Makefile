@@ -14,7 +14,7 @@ flower-demo: $(READY)  ## TACO across three Flower nodes on this machine, with T
 	$(BIN)/python scripts/flower-demo
 
 test: $(READY)  ## all tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 test-browser: $(READY)  ## the report in a real browser; needs chromium and chromium-driver
 	$(BIN)/pytest -m browser tests/report

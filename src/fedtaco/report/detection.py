@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from fedtaco.records import History, Split
 
@@ -77,3 +79,14 @@ def threshold_rates(history: History, split: Split) -> Mapping[tuple[float, str]
             out = [client for client, count in enumerate(strikes) if count >= limit]
             scored[kappa, name] = Rates.of(out, split)
     return scored
+
+
+def auroc(freeloaders: Sequence[float], honest: Sequence[float]) -> float:
+    """How often a freeloader's score is above an honest client's, a tie counting half.
+
+    >>> auroc([0.9, 0.4], [0.1, 0.4])
+    0.875
+    """
+    ranked = np.sort(honest)
+    below, not_above = np.searchsorted(ranked, freeloaders, "left"), np.searchsorted(ranked, freeloaders, "right")
+    return float(np.mean(below + not_above) / (2 * len(ranked)))
