@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -43,9 +44,15 @@ def fedtaco(tmp_path, monkeypatch, capsys):
 def test_run_writes_a_folder_and_a_table(fedtaco, tmp_path):
     done = fedtaco("run", "--method", "taco", *QUICK)
     assert done.returncode == 0, done.stderr
-    assert "final accuracy" in done.stdout
-    assert "α A B C" in done.stdout
+    assert re.search(r"final +worst +rounds +α\n *method +accuracy +tenth +to 90% +A +B +C", done.stdout)
     assert (tmp_path / "runs" / "digits-taco-seed0" / "summary.json").exists()
+
+
+def test_the_widest_table_fits_eighty_columns(fedtaco, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = fedtaco("compare", "--methods", "fedavg,foolsgold", "--seeds", "2", "--engine", "serial", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"foolsgold +\S+ ± \S+ +\S+ \[\S+ \S+\] +\S+ +\S+ +\d\.\d\d +\.\d\d \.\d\d \.\d\d\n", done.stdout)
 
 
 def test_compare_prints_json_alone_on_standard_output(fedtaco, tmp_path):

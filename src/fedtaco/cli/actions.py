@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -96,19 +97,19 @@ def print_tuned(tuned: Sequence[Tuned]) -> None:
     )
     for name in ("method", "tried", "best setting"):
         table.add_column(name)
-    for name in ("held-out accuracy", "test accuracy"):
+    for name in ("held-out accuracy, %", "test accuracy, %"):
         table.add_column(name, justify="right")
     for one in tuned:
         (row,) = compare_runs(one.summaries)
         point = ", ".join(f"{name}={value}" for name, value in one.point.items())
-        held_out = f"{100 * one.validation_accuracy:.1f} %"
+        held_out = f"{100 * one.validation_accuracy:.1f}"
         table.add_row(one.method, str(one.tried), point or "–", held_out, accuracy_of(row))
     Console().print(table)
 
 
 def accuracy_of(row: Comparison) -> str:
     spread = "" if row.accuracy_deviation is None else f" ± {100 * row.accuracy_deviation:.1f}"
-    return "–" if row.accuracy is None else f"{100 * row.accuracy:.1f}{spread} %"
+    return "–" if row.accuracy is None else f"{100 * row.accuracy:.1f}{spread}"
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -116,29 +117,33 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     rows = compare_runs(summaries)
     groups = sorted({group for row in rows for group in row.alpha})
     target = summaries[0]["target"]
-    table = Table(caption=_caption(rows, summaries), caption_justify="left")
-    table.add_column("method", no_wrap=True)
-    table.add_column("final accuracy", justify="right", no_wrap=True)
     differences = paired_differences(summaries, rows[0].method)
-    if differences:
-        table.add_column(f"less {rows[0].method}'s", justify="right", no_wrap=True)
-    table.add_column("worst tenth", justify="right")
-    table.add_column(f"rounds to {target:.0%}", justify="right")
     timed = any(row.client_seconds is not None for row in rows)
-    if timed:
-        table.add_column("client seconds", justify="right")
-    table.add_column("α" if groups == ["all"] else f"α {' '.join(groups)}", justify="right", no_wrap=True)
+    headings = [
+        "final\naccuracy",
+        *([f"less\n{rows[0].method}'s"] if differences else []),
+        "worst\ntenth",
+        f"rounds\nto {target:.0%}",
+        *(["client\nseconds"] if timed else []),
+        "α" if groups == ["all"] else f"α\n{'   '.join(groups)}",
+    ]
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
+    table.add_column("\nmethod", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.method,
             accuracy_of(row),
             *([str(differences.get(row.method, "–"))] if differences else []),
-            "–" if row.worst_tenth_accuracy is None else f"{100 * row.worst_tenth_accuracy:.1f} %",
+            "–" if row.worst_tenth_accuracy is None else f"{100 * row.worst_tenth_accuracy:.1f}",
             row.rounds_to_target,
             *(["–" if row.client_seconds is None else f"{row.client_seconds:.2f}"] if timed else []),
             " ".join(f"{row.alpha[group]:.2f}".lstrip("0") if group in row.alpha else "–" for group in groups),
         )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print(f"\n{_caption(rows, summaries)}", style="dim", highlight=False)
 
 
 def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]]) -> str:
@@ -146,8 +151,9 @@ def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]])
     seeds = max(row.seeds for row in rows)
     over_seeds = f", mean ± deviation over {seeds} seeds" if seeds > 1 else ""
     parts = [
-        f"Test accuracy after {rounds} round{'' if rounds == 1 else 's'}{over_seeds}. Worst tenth: of the clients, "
-        "each by its own mix of labels. α: TACO's coefficient, the larger the more an upload is in line with others."
+        f"Test accuracy in % after {rounds} round{'' if rounds == 1 else 's'}{over_seeds}. Worst tenth: of the "
+        "clients, each by its own mix of labels. α: TACO's coefficient, the larger the more an upload is in line with "
+        "others."
     ]
     if seeds > 1 and len(rows) > 1:
         parts.append("In brackets: the difference's 95 % confidence interval over paired seeds.")
