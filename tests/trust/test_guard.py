@@ -218,12 +218,22 @@ def test_many_uploads_are_judged_in_parts():
     matrix = trained(300, 0)
     matrix[7], matrix[290] = noise(D, seed=5), noise(D, seed=6)
     matrix[150], matrix[299] = noise(D, seed=8), noise(D, seed=8)
+    matrix[20] = matrix[21] + 0.01 * matrix[21].norm() * noise(D, seed=9) / D**0.5
     assert found_in(rounds.show(torch.zeros(D), matrix)) == {
         7: "content",
         150: "replica",
         290: "content",
         299: "replica",
     }
+
+
+def test_only_starts_that_someone_may_copy_from_are_kept():
+    always, at_times = Rounds(clients=8), Rounds(clients=8)
+    for number in range(30):
+        always.show(noise(D, seed=number), trained(8, number))
+        at_times.show(noise(D, seed=number), trained(4, number), clients=[0, 1, 2, 3] if number % 10 else [4, 5, 6, 7])
+    assert always.memory["rounds"].tolist() == list(range(11, 31))
+    assert at_times.memory["rounds"].tolist() == [1, *range(9, 31)]
 
 
 def test_a_short_honest_upload_is_not_zero():

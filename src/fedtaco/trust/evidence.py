@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedtaco.methods import Memory
 from fedtaco.trust.detector import Case
@@ -59,21 +60,25 @@ class Evidence:
     def of(cls, memory: Memory, case: Case) -> Evidence:
         memory = {
             **memory,
-            "starts": torch.cat([memory["starts"], sketch(case.sent.start.double()[None])])[-ROUNDS_KEPT:],
-            "rounds": torch.cat([memory["rounds"], torch.tensor([case.round])])[-ROUNDS_KEPT:],
+            "starts": torch.cat([memory["starts"], sketch(case.sent.start.double()[None])]),
+            "rounds": torch.cat([memory["rounds"], torch.tensor([case.round])]),
         }
         uploads = sketch(case.uploads.vectors["update"])
         vectors = [sketch(vector[None]).double() for vector in case.sent.vectors.values()]
-        new, seen = torch.empty_like(uploads), memory["sent"][case.uploads.clients]
-        for rounds in seen.unique(dim=0):
-            rows = (seen == rounds).all(1)
-            new[rows] = _off_span(uploads[rows], torch.cat([_moves(memory, rounds), *vectors]))
-        whole, left = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in (uploads, new))
+        pasts, which = memory["sent"][case.uploads.clients].unique(dim=0, return_inverse=True)
+        known = [torch.cat([_moves(memory, rounds), *vectors]) for rounds in pasts]
+        if len(known) == 1:
+            new = _off_span(uploads, known[0])
+        else:
+            new = torch.empty_like(uploads)
+            for past, basis in enumerate(known):
+                new[which == past] = _off_span(uploads[which == past], basis)
+        whole, left = (torch.linalg.vector_norm(rows, dim=1) for rows in (uploads, new))
         return cls(
             case=case,
             memory=memory,
-            new=new.div_(left.clamp(min=TINY).to(new.dtype)[:, None]),
-            new_share=(left / whole.clamp(min=TINY)).square(),
+            new=new.div_(left.clamp(min=TINY)[:, None]),
+            new_share=(left.double() / whole.double().clamp(min=TINY)).square(),
             lengths=whole,
         )
 
@@ -97,23 +102,22 @@ class Evidence:
         now = torch.full((len(self.case.asked), 1), self.case.round)
         sent[self.case.asked] = torch.cat([now, sent[self.case.asked]], dim=1)[:, : sent.shape[1]]
         last[clients[told]] = self.new[told].float()
-        return {**self.memory, "sent": sent, "last": last}
+        needed = torch.nonzero(torch.isin(self.memory["rounds"], sent)).flatten()[-ROUNDS_KEPT:]
+        points = {name: self.memory[name][needed] for name in ("starts", "rounds")}
+        return {**self.memory, **points, "sent": sent, "last": last}
 
 
 def _moves(memory: Memory, rounds: Tensor) -> Tensor:
     """The moves between the starting points that a client was sent, as far as they are remembered."""
-    known = [memory["starts"][memory["rounds"] == number] for number in rounds.tolist()]
-    points = torch.cat([memory["starts"][-1:], *known])
-    return points[1:] - points[:-1]
+    known = torch.isin(memory["rounds"], rounds)
+    known[-1] = True
+    return memory["starts"][known].diff(dim=0)
 
 
 def _off_span(rows: Tensor, basis: Tensor) -> Tensor:
     """What is left of each row outside the span of the basis, whose vectors may depend on each other."""
-    lengths = torch.linalg.vector_norm(basis, dim=1)
-    unit = basis[lengths > 0] / lengths[lengths > 0, None]
-    if len(unit) == 0:
-        return rows
+    unit = functional.normalize(basis, eps=TINY, out=basis)
     squares, mixtures = torch.linalg.eigh(unit @ unit.T)
-    real = squares > INDEPENDENT**2 * squares[-1]
-    axes: Tensor = (mixtures[:, real] / squares[real].sqrt()).T @ unit
-    return rows - (rows @ axes.to(rows.dtype).T) @ axes.to(rows.dtype)
+    real = squares > INDEPENDENT**2 * squares[-1:]
+    axes = ((mixtures[:, real] / squares[real].sqrt()).T @ unit).to(rows.dtype)
+    return torch.addmm(rows, rows @ axes.T, axes, alpha=-1)

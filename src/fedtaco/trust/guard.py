@@ -22,11 +22,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedtaco.methods import Memory, Setting, check_parameters, parameter
 from fedtaco.records import Decision
 from fedtaco.trust.detector import Case, Verdict, clean_record
 from fedtaco.trust.evidence import ROOM, ZERO, Evidence, nothing_sent
+from fedtaco.trust.sketch import sketch
 
 FEWEST, MOST = 6, 128
 """How many others an upload must be compared with to be left out, since among fewer nobody may agree; and with how many
@@ -35,6 +37,8 @@ CLEAR = 0.1
 """Content is not judged in models so small that noise could be explained to a larger part than this."""
 NEAR = 1e-3
 """How near, as 1 - cosine, two uploads must be for their difference to be worth computing."""
+SHORT = 1021
+"""Numbers in a sketch by which the nearest of many uploads are found."""
 RIDGE = 1e-5
 
 
@@ -90,20 +94,22 @@ class Guard:
         return report
 
     def _look_at_each(self, evidence: Evidence, strikes: Tensor, report: Report) -> None:
-        is_zero, can_be_copied = evidence.is_zero, evidence.size >= ROOM
-        for row, (client, score) in enumerate(zip(evidence.case.uploads.clients, report.scores, strict=True)):
+        can_be_copied, before = evidence.size >= ROOM, strikes[evidence.case.uploads.clients].tolist()
+        for row, (score, is_zero, count) in enumerate(
+            zip(report.scores, evidence.is_zero.tolist(), before, strict=True)
+        ):
             share = score["new"]
             if not math.isfinite(share):
                 report.findings[row] = Finding("finite", share, 0.0, "the upload is too long to be judged")
-            elif is_zero[row]:
+            elif is_zero:
                 report.findings[row] = Finding("zero", 0.0, ZERO, "the upload is zero")
             elif can_be_copied and share < self.copy:
                 report.findings[row] = Finding(
                     "copy", share, self.copy, "the upload is made of what the client was sent"
                 )
-            elif strikes[client] >= self.max_strikes:
+            elif count >= self.max_strikes:
                 reason = "the client is due to be expelled and stays only since half of all must"
-                report.findings[row] = Finding("strikes", float(strikes[client]), self.max_strikes, reason)
+                report.findings[row] = Finding("strikes", float(count), self.max_strikes, reason)
 
     def _look_for_replicas(self, evidence: Evidence, report: Report) -> None:
         clients, live = evidence.case.uploads.clients.tolist(), report.live
@@ -171,9 +177,13 @@ class Report:
 
 
 def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
-    """For each unit row 1 - cosine with the one nearest to it, and which one that is; a row alone is near to none."""
+    """For each unit row 1 - cosine with the one nearest to it, and which one that is; a row alone is near to none.
+
+    Among many rows shorter sketches are compared, and only the nearest as they are.
+    """
+    near = functional.normalize(sketch(rows, SHORT)) if len(rows) > MOST else rows
     for start in range(0, len(rows), MOST):
-        cosines = rows[start : start + MOST] @ rows.T
+        cosines = near[start : start + MOST] @ near.T
         cosines.diagonal(offset=start).fill_(-torch.inf)
         largest, others = cosines.max(1)
         for row, (cosine, other) in enumerate(zip(largest.tolist(), others.tolist(), strict=True), start):

@@ -18,8 +18,8 @@ def sketch_size(length: int) -> int:
     return min(length, LONGEST)
 
 
-def sketch(rows: Tensor) -> Tensor:
-    """The rows (n, d) as (n, LONGEST): coordinate j, with a random sign, is added to number j mod LONGEST.
+def sketch(rows: Tensor, size: int = LONGEST) -> Tensor:
+    """The rows (n, d) as (n, size): coordinate j, with a random sign, is added to number j mod size.
 
     Rows no longer than a sketch stand for themselves.
 
@@ -28,17 +28,17 @@ def sketch(rows: Tensor) -> Tensor:
             [1., 1., 1.]])
     """
     length = rows.shape[1]
-    if length <= LONGEST:
+    if length <= size:
         return rows
-    sums, signs = rows.new_zeros(len(rows), LONGEST), _signs(length, rows.dtype)
-    for start in range(0, length, LONGEST):
-        part = rows[:, start : start + LONGEST]
+    sums, signs = rows.new_zeros(len(rows), size), _signs(length, rows.dtype)
+    for start in range(0, length, size):
+        part = rows[:, start : start + size]
         width = part.shape[1]
         sums[:, :width].addcmul_(part, signs[start : start + width])
     return sums
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _signs(length: int, kind: torch.dtype) -> Tensor:
     """The same for all vectors of a length, in every run."""
     coins = torch.Generator().manual_seed(length)
