@@ -215,6 +215,15 @@ def test_damaged_records_are_told(file, line, tmp_path):
         fedtaco.run("fedavg", out=folder, engine="serial", resume=True, **SETTINGS)
 
 
+def test_a_checkpoint_of_another_model_is_told(tmp_path):
+    stopped_after(3, tmp_path)
+    checkpoint = RunFolder(tmp_path).checkpoint
+    number, shared, clients = checkpoint.load()
+    checkpoint.save(number, {**shared, "state/weights": shared["state/weights"][1:]}, clients)
+    with pytest.raises(InvalidInput, match=r"is of another model; start the run again \(overwrite\)"):
+        fedtaco.run("taco", out=tmp_path, engine="serial", resume=True, **SETTINGS)
+
+
 def test_a_lost_checkpoint_is_begun_anew(tmp_path):
     folder = tmp_path / "run"
     stopped_after(3, folder)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtaco.errors import InvalidInput
 from fedtaco.federation import RoundOutcome
 from fedtaco.methods import Memory, Server
 from fedtaco.records import Arrays, RunFolder
@@ -50,6 +51,9 @@ def last_state(folder: RunFolder, fresh: State) -> State:
     if stored is None:
         return fresh
     round_number, shared, clients = stored
+    for name, tensor in (("state/weights", fresh.server.weights), ("state/buffers", fresh.buffers)):
+        if name not in shared or shared[name].shape != tensor.shape:
+            raise InvalidInput(f"The checkpoint in {folder.path} is of another model; start the run again (overwrite).")
     groups: dict[str, dict[str, Tensor]] = {}
     for key, tensor in _tensors(shared).items():
         group, _, name = key.partition("/")
