@@ -77,9 +77,15 @@ def _ours(case: Case) -> dict[str, tuple[str, str]]:
 
 
 def methods(turns: int) -> dict[str, Any]:
-    """One client's step on the cnn, in parts of FedAvg's."""
-    shape, count = (1, 28, 28), 20
-    model = FlatModel(build_model("cnn", shape, 10, seed=0))
+    """One client's step, in parts of FedAvg's."""
+    return {
+        "mlp": _steps("mlp", (108,), 100, turns),
+        "cnn": _steps("cnn", (1, 28, 28), 20, turns),
+    }
+
+
+def _steps(name: str, shape: tuple[int, ...], count: int, turns: int) -> dict[str, Any]:
+    model = FlatModel(build_model(name, shape, 10, seed=0))
     samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
     setting = Setting(2, 10, count, 0.01)
     worker = Worker(model, [samples], Plan(setting, 64, cross_entropy, 0))

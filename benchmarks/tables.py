@@ -51,15 +51,17 @@ def _faster(results: Results) -> str:
 
 
 def _methods(results: Results) -> str:
+    models = results["methods"]
     rows = [
-        [
-            name,
-            f"{100 * (ratio['median'] - 1):+.1f} %",
-            f"{100 * (ratio['low'] - 1):+.1f} to {100 * (ratio['high'] - 1):+.1f} %",
-        ]
-        for name, ratio in results["methods"]["times_fedavg"].items()
+        [method, *(_over(model["times_fedavg"][method]) for model in models.values())]
+        for method in models["mlp"]["times_fedavg"]
     ]
-    return _table(["method", "over FedAvg's step", "quartiles"], rows)
+    return _table(["method", *models], rows)
+
+
+def _over(ratio: dict[str, float]) -> str:
+    median, low, high = (f"{100 * (ratio[name] - 1):+.1f}" for name in ("median", "low", "high"))
+    return f"{median} % ({low} to {high})"
 
 
 def _server(results: Results) -> str:
