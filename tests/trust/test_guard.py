@@ -1,4 +1,4 @@
-"""The guard: sketches, what is new, and each test by numbers made by hand."""
+"""The guard: what is new, and each test by numbers made by hand."""
 
 from __future__ import annotations
 
@@ -15,40 +15,12 @@ from fedtaco.methods import Broadcast, Departure, Scaffold, Server, Setting, Upl
 from fedtaco.trust import Case, Guard
 from fedtaco.trust.evidence import Evidence
 from fedtaco.trust.guard import _explained_by_others
-from fedtaco.trust.sketch import LONGEST, sketch
 
 D = 3000
 
 
 def noise(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-# Sketches
-
-
-def test_a_sketch_is_linear_and_keeps_angles():
-    rows = noise(4, 50_000)
-    rows[1] += rows[0]
-    short = sketch(rows)
-    assert short.shape == (4, LONGEST)
-    torch.testing.assert_close(short[0] + 3 * short[2], sketch((rows[0] + 3 * rows[2])[None])[0])
-    true, seen = (np.corrcoef(x.numpy()) for x in (rows, short))
-    assert abs(true - seen).max() < 4 / LONGEST**0.5
-
-
-def test_the_same_sketch_in_every_process_and_type():
-    row = torch.arange(20_000.0)[None]
-    torch.testing.assert_close(sketch(row), sketch(row.double()).float(), rtol=1e-4, atol=1e-2)
-    signs = [float(sketch(one_at(place, 20_000))[0, 5]) for place in range(5, 20_000, LONGEST)]
-    assert set(signs) <= {-1.0, 1.0}
-    assert sketch(row)[0, 5] == sum(sign * place for sign, place in zip(signs, range(5, 20_000, LONGEST), strict=True))
-
-
-def one_at(place, length):
-    row = torch.zeros(1, length)
-    row[0, place] = 1
-    return row
 
 
 # What is new
@@ -225,6 +197,15 @@ def test_many_uploads_are_judged_in_parts():
         290: "content",
         299: "replica",
     }
+
+
+def test_the_last_of_many_clients_is_held_against_its_own_last_upload_too():
+    own, rounds = noise(D, seed=77), Rounds(Guard(max_strikes=9), clients=300)
+    for number in range(3):
+        matrix = trained(300, 10 * number)
+        matrix[7] = noise(D, seed=700 + number)
+        matrix[299] = own + 0.5 * noise(D, seed=500 + number) + (0.0 if number else trained(1, 0)[0])
+        assert found_in(rounds.show(noise(D, seed=200 + number), matrix)) == {7: "content"}
 
 
 def test_only_starts_that_someone_may_copy_from_are_kept():

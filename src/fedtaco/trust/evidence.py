@@ -8,6 +8,7 @@ sketches, so that nothing that is kept grows with the model.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -91,7 +92,14 @@ class Evidence:
         """Which uploads are, while others are not."""
         return self.lengths < ZERO * self.lengths[self.lengths > 0].median()
 
-    @property
+    def earlier(self, rows: list[int], most: int) -> Tensor:
+        """Earlier uploads that were found to have content, those of the clients of these rows first."""
+        own, is_told = self.case.uploads.clients[rows], self.is_told
+        others = is_told.index_fill(0, own, False).nonzero().flatten()
+        chosen = torch.cat([own[is_told[own]], others])[:most]
+        return self.memory["last"][chosen].to(self.new.dtype)
+
+    @cached_property
     def is_told(self) -> Tensor:
         """Which clients' earlier uploads were found to have content, and can be compared with."""
         return self.memory["last"].any(1)

@@ -30,15 +30,17 @@ from fedtaco.trust.detector import Case, Verdict, clean_record
 from fedtaco.trust.evidence import ROOM, ZERO, Evidence, nothing_sent
 from fedtaco.trust.sketch import sketch
 
-FEWEST, MOST = 6, 128
-"""How many others an upload must be compared with to be left out, since among fewer nobody may agree; and with how many
-of a round, and how many earlier ones, at most, since with more noise explains noise."""
+FEWEST = 6
+"""How many others an upload must be compared with to be left out, since among fewer nobody may agree."""
+TABLES = (128, 64, 32)
+"""With how many of a round, and how many earlier ones, an upload is compared at most, since with more noise explains
+noise: the first of these with which a sketch has room enough."""
 CLEAR = 0.1
 """Content is not judged in models so small that noise could be explained to a larger part than this."""
 NEAR = 1e-3
 """How near, as 1 - cosine, two uploads must be for their difference to be worth computing."""
-SHORT = 1021
-"""Numbers in a sketch by which the nearest of many uploads are found."""
+BLOCK, SHORT = 128, 1021
+"""How many uploads are many, and numbers in a sketch by which the nearest of many are found."""
 RIDGE = 1e-5
 
 
@@ -119,8 +121,9 @@ class Guard:
                 report.findings[row] = Finding("replica", apart, self.replica, reason)
 
     def _look_for_content(self, evidence: Evidence, report: Report) -> None:
-        earlier = evidence.memory["last"][evidence.is_told][:MOST].to(evidence.new.dtype)
-        for rows in _tables(report.live):
+        most = next((one for one in TABLES if self._by_chance(2 * one - 1, evidence.size) <= CLEAR), TABLES[-1])
+        for rows in _parts(report.live, most):
+            earlier = evidence.earlier(rows, most)
             others = len(rows) - 1 + len(earlier)
             by_chance = self._by_chance(others, evidence.size)
             if others == 0 or by_chance > CLEAR:
@@ -181,9 +184,9 @@ def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
 
     Among many rows shorter sketches are compared, and only the nearest as they are.
     """
-    near = functional.normalize(sketch(rows, SHORT)) if len(rows) > MOST else rows
-    for start in range(0, len(rows), MOST):
-        cosines = near[start : start + MOST] @ near.T
+    near = functional.normalize(sketch(rows, SHORT)) if len(rows) > BLOCK else rows
+    for start in range(0, len(rows), BLOCK):
+        cosines = near[start : start + BLOCK] @ near.T
         cosines.diagonal(offset=start).fill_(-torch.inf)
         largest, others = cosines.max(1)
         for row, (cosine, other) in enumerate(zip(largest.tolist(), others.tolist(), strict=True), start):
@@ -193,9 +196,9 @@ def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
             yield apart, other
 
 
-def _tables(rows: Sequence[int]) -> Iterator[list[int]]:
+def _parts(rows: Sequence[int], most: int) -> Iterator[list[int]]:
     """The rows in parts of nearly equal size, none too large."""
-    parts = -(-len(rows) // MOST)
+    parts = -(-len(rows) // most)
     yield from (list(rows[part::parts]) for part in range(parts))
 
 
