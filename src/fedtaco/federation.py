@@ -115,7 +115,7 @@ class Federation:
 
     def _record(self, concluded: Conclusion, began: float) -> RoundRecord:
         state, answers = concluded.state, concluded.answers
-        weights, output = state.server.weights, self.method.output(state.server)
+        weights = state.server.weights
         scores = self._evaluate(self.test, weights, state.buffers)
         held_out = self._evaluate(self.validation, weights, state.buffers)
         losses = [evaluation.loss or 0.0 for evaluation in (scores, held_out)]
@@ -126,7 +126,7 @@ class Federation:
             round=state.round,
             accuracy=scores.accuracy,
             loss=scores.loss,
-            output_accuracy=None if output is weights else self._evaluate(self.test, output, state.buffers).accuracy,
+            output_accuracy=self._output_accuracy(state),
             validation_accuracy=held_out.accuracy,
             validation_loss=held_out.loss,
             slowest_client_seconds=max(timed, default=None),
@@ -136,6 +136,12 @@ class Federation:
             dropped=dict(answers.dropped),
             decisions=concluded.decisions,
         )
+
+    def _output_accuracy(self, state: State) -> float | None:
+        output = self.method.output(state.server)
+        if state.round < self.plan.setting.rounds or output is state.server.weights:
+            return None
+        return self._evaluate(self.test, output, state.buffers).accuracy
 
     def _evaluate(self, samples: Samples | None, weights: Tensor, buffers: Tensor) -> Evaluation:
         if samples is None:

@@ -36,7 +36,7 @@ class RoundRecord:
     slowest_client_seconds: float | None
     wall_seconds: float
     output_accuracy: float | None = None
-    """Accuracy of the model the method returns, where that is not the global model (TACO's z)."""
+    """In the last round: accuracy of the model the method returns, where that is not the global model (TACO's z)."""
     validation_accuracy: float | None = None
     """Accuracy on the training samples that were held out."""
     validation_loss: float | None = None
