@@ -93,7 +93,8 @@ def _summary(data: Data) -> str:
     told = f"{escape(', '.join(counts))}."
     if best is None:
         return told
-    return f"<strong>{escape(best['method'])}</strong> ends highest, at {_accuracy(best)} test accuracy. {told}"
+    place = "highest, " if len(data["results"]) > 1 else ""
+    return f"<strong>{escape(best['method'])}</strong> ends {place}at {_accuracy(best)} test accuracy. {told}"
 
 
 def _counted(number: int, thing: str) -> str:
