@@ -214,3 +214,10 @@ def test_methods_see_the_same_batches(monkeypatch):
         orders.append([indices for indices in seen if len(indices) == 64])
     assert orders[0] == orders[1] == orders[2]
     assert len(orders[0]) == 40
+
+
+def test_the_methods_own_output_is_evaluated_in_the_last_round():
+    settings = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "engine": "serial"}
+    with_output, without = (fedtaco.run(method, **settings).history for method in ("taco", "fedavg"))
+    assert [record.output_accuracy is None for record in with_output] == [True, True, False]
+    assert all(record.output_accuracy is None for record in without)
