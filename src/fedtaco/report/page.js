@@ -176,7 +176,7 @@
     const { rows, clients, groups } = partition;
     const notes = [
       groups.length ? "Rows are clients, by group." : "Rows are clients.",
-      "Empty: the client was not asked, or the upload was left out.",
+      "Empty: the client was not asked, or its upload was left out (it then weighs 0).",
     ];
     if (isAveraged(partition) || run.width > 1) {
       const cells = `${rows.length} × ${run.columns.length} cells`;
