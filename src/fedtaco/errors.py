@@ -1,4 +1,4 @@
-"""The two ways a run can go wrong that a person can do something about."""
+"""The ways a run can go wrong that a person can do something about."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ class RunStopped(RuntimeError):
 
     exit_code = 3
     history: Any = None
+
+
+class ProcessDied(RuntimeError):
+    """A process that was killed in the midst of a run, as when memory runs out; a recorded run can be resumed."""
+
+    exit_code = 3
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInput:

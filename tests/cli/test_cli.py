@@ -113,9 +113,11 @@ def test_an_interrupt_says_how_to_go_on(fedtaco, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedtaco.cli.actions.run_experiment", interrupt)
+    monkeypatch.setattr("fedtaco.data.load_dataset", interrupt)
     done = fedtaco("run", *QUICK)
     assert done.returncode == 130
-    assert "--resume goes on" in done.stderr
+    assert "--resume (and without --overwrite) goes on" in done.stderr
+    assert fedtaco("data", "show").stderr == "Stopped.\n"
 
 
 @pytest.mark.filterwarnings("default")
@@ -198,6 +200,44 @@ def test_a_users_own_method_runs_by_its_path(fedtaco, tmp_path):
     assert "clipped" in done.stdout
 
 
+def test_a_users_own_method_is_compared_with_its_own_parameters(fedtaco, tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "own_method.py"
+    (tmp_path / "mine.py").write_text(example.read_text())
+    methods = ["--methods", "fedavg,mine:Clipped", "--set", "clipped.limit=0.5"]
+    done = fedtaco("compare", *methods, *QUICK, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    plain, own = json.loads(done.stdout)["runs"]
+    assert (plain["parameters"], own["parameters"]) == ({}, {"clipped.limit": 0.5})
+
+
+def test_groups_stand_above_their_values(fedtaco):
+    done = fedtaco("run", "--freeloaders", "4", *QUICK)
+    heading = next(line for line in done.stdout.splitlines() if line.strip().startswith("method"))
+    values = next(line for line in done.stdout.splitlines() if line.strip().startswith("taco"))
+    ends = [heading.index(group) + len(group) for group in (" A", " B", " C", "freeloaders")]
+    assert all(re.search(r"\.\d\d$", values[:end]) for end in ends)
+
+
+def test_a_path_is_printed_as_it_is(fedtaco, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = f"runs/exp[v2]/{'long' * 20}"
+    assert f"Recorded in {folder}\n" in fedtaco("run", *QUICK, "--out", folder).stdout
+
+
+def test_help_alone_is_no_error(fedtaco):
+    for command in ([], ["data"], ["flower"]):
+        done = fedtaco(*command)
+        assert "Usage:" in done.stdout + done.stderr
+        assert "Error" not in done.stderr
+
+
+def test_figures_are_missed_before_anything_is_run(fedtaco, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = fedtaco("reproduce", "table-rounds", "--datasets", "adult", "--scale", "smoke")
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "pip install 'fedtaco[plot]'" in done.stderr
+
+
 def test_help_does_not_wait_for_torch():
     probe = "import sys; import fedtaco.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
@@ -232,6 +272,7 @@ def test_data_is_listed_shown_and_drawn(fedtaco, tmp_path):
         (["show", "--partition", "dirichlet"], "takes a number above 0"),
         (["show", "--out", "labels.txt"], "must end in .png, .svg or .pdf"),
         (["show", "--out", "nowhere/labels.png"], "there is no folder nowhere"),
+        (["show", "--out", "/proc/labels.png"], "Cannot write to /proc/labels.png"),
         (["show", "--clients", "0"], "clients is 0"),
         (["show", "--seed", "-1"], "seed is -1"),
         (["fetch", "mnst"], "did you mean 'mnist'"),

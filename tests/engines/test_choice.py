@@ -61,6 +61,10 @@ def test_the_rule(settings, name, workers, chunk, reason):
     assert choice == choose_engine("auto", work(**settings)) or choice.stack is not None
 
 
+def test_a_run_beside_others_says_that_it_has_one_process():
+    assert "it has one process to itself" in choose_engine("auto", work(**cnn()), workers=1).reason
+
+
 def test_names_build_engines():
     each = {"serial": SerialEngine, "pool": PoolEngine, "batched": BatchedEngine}
     for name, kind in each.items():

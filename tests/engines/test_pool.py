@@ -15,6 +15,7 @@ import torch
 from sketches import SKETCHES
 
 from fedtaco.engines import PoolEngine
+from fedtaco.errors import ProcessDied
 from fedtaco.methods import METHODS, FedAvg, Scaffold, Taco
 from fedtaco.testing.small import final_state, make_federation, play, skewed_clients
 
@@ -84,7 +85,7 @@ def test_a_client_that_kills_every_worker_ends_the_run():
     clients[3] = Fatal(clients[3])
     with (
         pytest.warns(RuntimeWarning, match="client 3"),
-        pytest.raises(RuntimeError, match="while it ran client 3, for the second time"),
+        pytest.raises(ProcessDied, match="while it ran client 3, for the second time"),
     ):
         final_state(FedAvg(), clients=clients, engine=pool_of(2))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import torch
 
 import fedtaco
 from fedtaco import InvalidInput
+from fedtaco.errors import ProcessDied
 from fedtaco.experiment import Experiment, Manner, Watcher
 from fedtaco.experiment.many import run_all
 from fedtaco.experiment.sweep import plan_sweep, run_sweep
@@ -41,6 +43,23 @@ class Diary(Watcher):
 def planned(out, seeds, **settings):
     experiments = [Experiment.of(method="taco", seed=seed, **{**QUICK, **settings}) for seed in range(seeds)]
     return [(one, out / f"seed{one.seed}") for one in experiments]
+
+
+def test_where_nothing_can_be_forked_runs_go_one_after_another(tmp_path, monkeypatch):
+    def no_fork(_):
+        raise ValueError("cannot find context for 'fork'")
+
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr(multiprocessing, "get_context", no_fork)
+    diary = Diary()
+    run_all(planned(tmp_path, 2), Manner(), diary)
+    assert [event[1] for event in diary.events] == 5 * [0] + 5 * [1]
+
+
+def test_a_run_that_is_killed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtaco.experiment.many.run_experiment", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(ProcessDied, match=r"The run of taco, seed \d, died \(exit code -9\); go on with --resume"):
+        run_all(planned(tmp_path, 2), Manner(), Diary())
 
 
 def test_side_by_side_runs_are_the_same_runs(tmp_path):

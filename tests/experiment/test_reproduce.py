@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,9 @@ from fedtaco.data import DATASETS
 from fedtaco.experiment import Manner, Watcher
 from fedtaco.experiment.presets import VIEWS, load_preset, paper_numbers, preset_names, read_preset
 from fedtaco.experiment.reproduce import Scale, plan_reproduction, reproduce
-from fedtaco.report import Cell, Rates, Reproduction, export, grid_of
+from fedtaco.report import Cell, Rates, Reproduction, compare_runs, export, grid_of
 from fedtaco.report.detection import KAPPAS, LIMITS
+from fedtaco.report.export import COLOURS, draw
 
 DIGITS = """
 title = "Digits"
@@ -94,6 +96,10 @@ def test_what_is_cut_is_said():
         (lambda: load_preset("table-round"), "There is no table or figure 'table-round'; did you mean"),
         (lambda: load_preset("table-rounds").restricted(["fmnst"], []), "did you mean 'fmnist'"),
         (lambda: load_preset("table-rounds").restricted([], ["krum"]), "There is no method in table-rounds 'krum'"),
+        (
+            lambda: load_preset("figure-gain").restricted(["svhn"], ["scaffold"]),
+            "figure-gain has none of these methods",
+        ),
         (lambda: Scale("tiny"), "There is no scale 'tiny'"),
         (lambda: Scale(seeds=0).seed_count, "seeds is 0"),
         (lambda: read_preset("own", 'title = "x"\nshows = "pie"\npanels = []'), "shows 'pie'"),
@@ -134,7 +140,7 @@ def test_the_papers_numbers_about_freeloaders_stand_in_their_places():
     for name in ("table-alpha", "table-thresholds"):
         preset = load_preset(name)
         paper = preset.paper_value("taco", "fmnist")
-        cell = Cell("fmnist", "taco", "taco", 100, summaries, [], [], paper, rates)
+        cell = Cell("fmnist", "taco", 100, summaries, [], [], paper, rates)
         grid = grid_of(Reproduction(name, preset.title, preset.shows, [cell], [], 2))
         if name == "table-alpha":
             assert grid.rows == [
@@ -172,13 +178,46 @@ def test_every_view_is_run_and_written(view, tmp_path):
     assert "2 instead of 20 rounds" in text
 
 
-def test_seconds_of_whole_runs_can_be_measured(tmp_path):
-    preset = read_preset("digits", DIGITS.format(view="time-to-accuracy"))
+@pytest.mark.parametrize("view", ["time-to-accuracy", "round-time"])
+def test_seconds_of_whole_runs_can_be_measured(view, tmp_path):
+    preset = read_preset("digits", DIGITS.format(view=view))
     jobs, cuts = plan_reproduction(preset, Scale("smoke"), engine="serial")
     result = reproduce(preset, jobs, cuts, tmp_path, Manner(), Watcher(), measured=True)
     for cell in result.cells:
         (run,) = cell.summaries
         assert cell.seconds == pytest.approx(run["client_seconds"] / 2)
+
+
+def test_turns_are_told_while_methods_are_timed(tmp_path):
+    class Turns(Watcher):
+        def __init__(self):
+            self.told = []
+
+        def turn_timed(self, done, turns):
+            self.told.append((done, turns))
+
+    preset = read_preset("digits", DIGITS.format(view="round-time"))
+    jobs, cuts = plan_reproduction(preset, Scale("smoke"))
+    watcher = Turns()
+    reproduce(preset, jobs, cuts, tmp_path, Manner(), watcher)
+    assert watcher.told == [(done, 24) for done in range(1, 25)]
+
+
+def test_a_curve_without_seconds_is_not_drawn_over_seconds(tmp_path):
+    timed = Cell("p", "fedavg", 100, [summary()], [[0.1, 0.7]], [2.0], None)
+    cells = [timed, replace(timed, variant="untimed", round_seconds=[])]
+    paths = draw(Reproduction("n", "t", "curves", cells, [], 1), tmp_path / "figure")
+    shown = paths[0].read_text()
+    lines = {
+        name: len(re.findall(f"stroke: {colour.lower()}", shown)) for name, colour in zip("fu", COLOURS, strict=False)
+    }
+    assert lines["f"] == lines["u"] + 1
+
+
+def test_seconds_are_of_the_seeds_that_finished():
+    seeds = [summary(client_seconds=100.0), summary(client_seconds=6.0, stopped="It diverged.")]
+    (row,) = compare_runs(seeds)
+    assert (row.client_seconds, row.stopped, row.seeds) == (100.0, 1, 2)
 
 
 def summary(**figures):
@@ -201,15 +240,20 @@ def summary(**figures):
 
 def test_marks_are_the_papers():
     """× for a failure, N+ for a target not reached, ○ for more than 1.8 times FedAvg's seconds to it."""
-    base = Cell("p", "fedavg", "fedavg", 100, [summary()], [], [2.0], None)
+    base = Cell("p", "fedavg", 100, [summary()], [], [2.0], None)
     cells = [
         base,
         replace(base, variant="slow", round_seconds=[4.0]),
         replace(base, variant="near", summaries=[summary(rounds_to_target=None, final_accuracy=0.68)]),
         replace(base, variant="far", summaries=[summary(rounds_to_target=None, final_accuracy=0.5)]),
+        replace(base, variant="lost", summaries=[summary(rounds_to_target=10, final_accuracy=0.2)]),
+        replace(base, variant="blown up", summaries=[summary(), summary(stopped="It diverged.")]),
+        replace(base, variant="untimed", round_seconds=[]),
+        replace(base, variant="long", summaries=[summary(rounds_to_target=6200)]),
     ]
     shown = {row[0]: row[1] for row in grid_of(Reproduction("n", "t", "time-to-accuracy", cells, [], 1)).rows}
-    assert shown == {"fedavg": "20 s, 1.00×", "slow": "40 s, 2.00× ○", "near": "50+", "far": "×"}
+    failed, others = {"lost": "×", "blown up": "×"}, {"untimed": "–", "long": "12400 s, 620.00× ○"}
+    assert shown == {"fedavg": "20 s, 1.00×", "slow": "40 s, 2.00× ○", "near": "50+", "far": "×", **failed, **others}
     paper = replace(base, paper=[19.58, 0.0, "x"])
     assert grid_of(Reproduction("n", "t", "rounds", [paper], [], 1)).rows == [["fedavg", "80.00, 10 (19.58 ± 0.00, ×)"]]
 

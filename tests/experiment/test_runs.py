@@ -158,6 +158,17 @@ def test_only_what_a_run_writes_is_replaced(tmp_path):
     assert RunFolder(tmp_path / "run").config()["method"] == "taco"
 
 
+def test_a_replacement_that_was_killed_is_no_obstacle(tmp_path):
+    """Between the removal of the old configuration and the new one there is the lock, and what is not the run's."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("lock", "notes.txt", "partition.npz", "config.toml.part"):
+        (folder / name).touch()
+    fedtaco.run("taco", out=folder, resume=True, **QUICK)
+    assert (folder / "notes.txt").exists()
+    assert RunFolder(folder).summary()
+
+
 def test_a_start_that_failed_is_no_obstacle(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")

@@ -85,6 +85,9 @@ def test_a_resumed_run_goes_on_in_mlflow_and_a_replaced_one_is_another(mlflow, t
     assert len(runs_of(mlflow)) == 1
     begin(Manner(overwrite=True), 1)
     assert len(runs_of(mlflow)) == 2
+    for _ in range(2):
+        run_experiment(experiment, folder, Manner(resume=True), Everyone(build_trackers(["mlflow"])))
+    assert len(runs_of(mlflow)) == 2
 
 
 OFFLINE = """

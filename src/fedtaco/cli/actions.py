@@ -22,7 +22,7 @@ from fedtaco.experiment.sweep import Grid, Tuned, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.experiment.watching import Everyone, Watcher
 from fedtaco.records import RunFolder
-from fedtaco.report import Comparison, compare_runs, paired_differences
+from fedtaco.report import Comparison, as_percent, compare_runs, paired_differences
 
 DEFAULT_VALIDATION = 0.1
 """What a sweep holds out unless told otherwise."""
@@ -68,7 +68,7 @@ def compare(
         summaries = run_comparison(experiments, folder, how.manner, watcher)
     for summary in summaries:
         if summary["stopped"]:
-            errors.print(summary["stopped"], style="yellow", highlight=False)
+            errors.print(summary["stopped"], style="yellow", highlight=False, markup=False)
     return summaries, folder
 
 
@@ -116,6 +116,7 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     """The table a comparison ends with."""
     rows = compare_runs(summaries)
     groups = sorted({group for row in rows for group in row.alpha})
+    group_names, *alphas = _aligned([groups, *([_alpha(row, group) for group in groups] for row in rows)])
     target = summaries[0]["target"]
     differences = paired_differences(summaries, rows[0].method)
     timed = any(row.client_seconds is not None for row in rows)
@@ -123,15 +124,15 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
         "final\naccuracy",
         *([f"less\n{rows[0].method}'s"] if differences else []),
         "worst\ntenth",
-        f"rounds\nto {target:.0%}",
+        f"rounds\nto {as_percent(target)}",
         *(["client\nseconds"] if timed else []),
-        "α" if groups == ["all"] else f"α\n{'   '.join(groups)}",
+        "α" if groups == ["all"] else f"α\n{group_names}",
     ]
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
     table.add_column("\nmethod", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
+    for row, alpha in zip(rows, alphas, strict=True):
         table.add_row(
             row.method,
             accuracy_of(row),
@@ -139,11 +140,25 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
             "–" if row.worst_tenth_accuracy is None else f"{100 * row.worst_tenth_accuracy:.1f}",
             row.rounds_to_target,
             *(["–" if row.client_seconds is None else f"{row.client_seconds:.2f}"] if timed else []),
-            " ".join(f"{row.alpha[group]:.2f}".lstrip("0") if group in row.alpha else "–" for group in groups),
+            alpha,
         )
     console = Console()
     console.print(table)
     console.print(f"\n{_caption(rows, summaries)}", style="dim", highlight=False)
+
+
+def _alpha(row: Comparison, group: str) -> str:
+    return f"{row.alpha[group]:.2f}".lstrip("0") if group in row.alpha else "–"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of words, each word ending below the one above.
+
+    >>> _aligned([["A", "rest"], [".23", ".9"]])
+    ['  A rest', '.23   .9']
+    """
+    widths = [max(map(len, words)) for words in zip(*lines, strict=True)]
+    return [" ".join(word.rjust(width) for word, width in zip(line, widths, strict=True)) for line in lines]
 
 
 def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]]) -> str:
@@ -158,15 +173,20 @@ def _caption(rows: Sequence[Comparison], summaries: Sequence[Mapping[str, Any]])
     if seeds > 1 and len(rows) > 1:
         parts.append("In brackets: the difference's 95 % confidence interval over paired seeds.")
     if any(row.client_seconds is not None for row in rows):
-        parts.append("Client seconds: the slowest client's, summed over rounds.")
+        parts.append(
+            "Client seconds: the slowest client's, summed over rounds; to compare methods by them use --engine serial, "
+            "with which runs do not go side by side."
+        )
     if "C" in rows[0].alpha:
-        parts.append("A, B, C: the clients with 10, 20 and 50 % of the labels.")
+        parts.append("A, B, C: groups of clients, from one-sided labels (A) to even ones (C).")
     marks = {row.rounds_to_target for row in rows}
     if any(mark.endswith("+") for mark in marks):
         parts.append(f"{rounds}+: not reached in {rounds} rounds.")
     if "×" in marks:
-        parts.append(f"×: diverged, or ended below nine tenths of {target:.0%}.")
+        parts.append(f"×: diverged, or ended below nine tenths of {as_percent(target)}.")
     for row in rows:
+        if 0 < row.stopped < row.seeds:
+            parts.append(f"{row.method}: {row.stopped} of {row.seeds} seeds diverged; the means leave them out.")
         if row.output_accuracy is not None:
             parts.append(f"{row.method}'s own output z: {row.output_accuracy:.1%}.")
         if row.freeloaders:

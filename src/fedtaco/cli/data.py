@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from fedtaco.cli.options import DATA_DIR_HELP, PARTITION_HELP, Format, as_json
+from fedtaco.cli.options import DATA_DIR_HELP, PARTITION_HELP, Format, as_json, say
 from fedtaco.errors import InvalidInput
 
 app = typer.Typer(help="Datasets: list them, fetch them, and see who holds which labels.", no_args_is_help=True)
@@ -32,7 +33,7 @@ def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
     if json_wanted:
         print(json.dumps(rows, indent=2))
         return
-    table = Table(caption=f"Data folder: {root}", caption_justify="left", box=None, pad_edge=False)
+    table = Table(caption=escape(f"Data folder: {root}"), caption_justify="left", box=None, pad_edge=False)
     for heading in ("name", "train", "test", "classes", "model", "partition", "at hand"):
         right = heading in ("train", "test", "classes")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
@@ -68,7 +69,7 @@ def fetch(
             bar.update(tasks[part], completed=done)
 
         place = fetch_dataset(info, data_dir, source, tell)
-    Console().print(f"{info.title} is in {place}", highlight=False)
+    say(f"{info.title} is in {place}")
 
 
 @app.command()
@@ -93,6 +94,7 @@ def show(
     if out is not None and not out.parent.is_dir():
         raise InvalidInput(f"out is '{out}', but there is no folder {out.parent}.")
     from fedtaco.data import dataset_info, load_dataset, partition_of
+    from fedtaco.records.files import writing
     from fedtaco.report.labels import draw_labels, heterogeneity, label_counts
 
     spec = partition or dataset_info(dataset).partition
@@ -102,7 +104,8 @@ def show(
     counts = label_counts(data.train.y.numpy(), split.indices, data.info.classes)
     figures = heterogeneity(counts)
     if out is not None:
-        draw_labels(counts, split.groups, f"{data.info.title}: {spec}, {clients} clients", out)
+        with writing(out):
+            draw_labels(counts, split.groups, f"{data.info.title}: {spec}, {clients} clients", out)
     if json_wanted:
         print(json.dumps({"partition": spec, "groups": split.groups, "counts": counts.tolist(), **figures}, indent=2))
         return
@@ -124,4 +127,4 @@ def show(
         highlight=False,
     )
     if out is not None:
-        console.print(f"Drawn in {out}", highlight=False)
+        say(f"Drawn in {out}")

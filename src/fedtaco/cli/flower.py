@@ -9,8 +9,8 @@ from string import Template
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from fedtaco.cli.options import say
 from fedtaco.errors import InvalidInput
 
 FILES = ("pyproject.toml", "client_app.py", "server_app.py", "task.py")
@@ -37,21 +37,18 @@ def new(
       fedtaco flower new my-app --method scaffold
     """
     from fedtaco.experiment.build import method_class
+    from fedtaco.records.files import writing
 
     kind = method_class(method)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and is not an empty folder; name another.")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "app"
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file in FILES:
             template = Template((files("fedtaco.cli") / "flower_app" / f"{file}.in").read_text(encoding="utf-8"))
             (folder / file).write_text(template.substitute(name=name, method=method), encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"Cannot write to {folder}: {error.strerror or error}.") from error
-    Console().print(
+    say(
         f"Written to {folder}, with {kind.name}: {kind.summary}. Its client and server half are in client_app.py and "
-        "server_app.py; docs/flower.md tells how to run it.",
-        highlight=False,
-        soft_wrap=True,
+        "server_app.py; docs/flower.md tells how to run it."
     )

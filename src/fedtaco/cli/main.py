@@ -28,9 +28,10 @@ from fedtaco.cli.options import (
     Track,
     as_json,
     parse_grid,
+    say,
     with_experiment_settings,
 )
-from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
 
 if TYPE_CHECKING:
     from fedtaco.cli import actions
@@ -46,6 +47,8 @@ app.add_typer(flower.app, name="flower")
 app.command()(reproduce.reproduce)
 app.command()(report.report)
 INTERRUPTED = 130
+RESUMABLE = {"run", "compare", "sweep", "reproduce"}
+GOES_ON = " Finished rounds are kept: the same command with --resume (and without --overwrite) goes on after them."
 PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
 
 
@@ -55,12 +58,13 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
-            errors.print("Stopped. Finished rounds are kept: the same command with --resume goes on after them.")
+            errors.print(f"Stopped.{GOES_ON if set(sys.argv[1:2]) & RESUMABLE else ''}")
         sys.exit(code)
     except click.ClickException as problem:
-        errors.print("[red]Error:[/red]", escape(problem.format_message()))
+        if sentence := problem.format_message():
+            errors.print("[red]Error:[/red]", escape(sentence))
         sys.exit(problem.exit_code)
-    except (InvalidInput, RunStopped) as problem:
+    except (InvalidInput, RunStopped, ProcessDied) as problem:
         errors.print("[red]Error:[/red]", escape(str(problem)))
         sys.exit(problem.exit_code)
 
@@ -179,7 +183,7 @@ def sweep(
         print(json.dumps({"folder": str(folder), "methods": rows}, indent=2))
     else:
         actions.print_tuned(tuned)
-        Console().print(f"Recorded in {folder}", highlight=False)
+        say(f"Recorded in {folder}")
 
 
 @app.command()
@@ -224,7 +228,7 @@ def _show(summaries: list[dict[str, Any]], folder: Path, json_wanted: bool) -> N
         print(json.dumps({"folder": str(folder), "runs": summaries}, indent=2))
     else:
         print_comparison(summaries)
-        Console().print(f"Recorded in {folder}", highlight=False)
+        say(f"Recorded in {folder}")
 
 
 if __name__ == "__main__":

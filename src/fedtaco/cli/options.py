@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from rich.console import Console
 
 from fedtaco.errors import InvalidInput
 
@@ -169,6 +170,11 @@ def parse_grid(pairs: list[str]) -> dict[str, list[float | str]]:
             raise InvalidInput(f"--grid names {key.strip()} twice; list all its values in one.")
         grid[key.strip()] = values
     return grid
+
+
+def say(sentence: str) -> None:
+    """A line of standard output, just as it is: a path in it is neither wrapped nor read as markup."""
+    Console().print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _value(text: str) -> float | str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedtaco.engines import Choice
@@ -37,7 +36,9 @@ class ProgressBar(Watcher):
             console=errors,
             transient=True,
         )
-        self.task = self.bar.add_task("starting", total=sum(experiment.rounds for experiment in experiments))
+        rounds = sum(experiment.rounds for experiment in experiments)
+        self.task = self.bar.add_task("starting", total=rounds, visible=rounds > 0)
+        self.timing = self.bar.add_task("timing by turns", visible=False)
 
     def __enter__(self) -> Self:
         self.shown.enter_context(warnings.catch_warnings())
@@ -51,20 +52,24 @@ class ProgressBar(Watcher):
     def run_begun(self, experiment: Experiment, folder: Path | None, engine: Choice) -> None:
         if str(engine) not in self.engines_told:
             self.engines_told.add(str(engine))
-            self.bar.console.print(f"Engine {engine}.", style="dim", highlight=False)
+            self.bar.console.print(f"Engine {engine}.", style="dim", highlight=False, markup=False)
 
     def round_done(self, experiment: Experiment, record: RoundRecord) -> None:
         title = f"{experiment.method} seed {experiment.seed}"
         accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
         self._advance(experiment, record.round, f"{title}{accuracy}")
         for event in _events(record):
-            self.bar.console.print(f"{title}, round {record.round}: {event}.", style="yellow", highlight=False)
+            told = f"{title}, round {record.round}: {event}."
+            self.bar.console.print(told, style="yellow", highlight=False, markup=False)
 
     def run_skipped(self, experiment: Experiment) -> None:
         self._advance(experiment, experiment.rounds, f"{experiment.method} seed {experiment.seed} is done")
 
+    def turn_timed(self, done: int, turns: int) -> None:
+        self.bar.update(self.timing, completed=done, total=turns, visible=True)
+
     def _warn(self, sentence: str) -> None:
-        self.bar.console.print(escape(sentence), style="yellow", highlight=False, soft_wrap=True)
+        self.bar.console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
     def _advance(self, experiment: Experiment, rounds: int, description: str) -> None:
         self.done[id(experiment)] = rounds

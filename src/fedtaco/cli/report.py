@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from fedtaco.cli.options import say
 from fedtaco.errors import InvalidInput
 
 PATIENCE = 2.0
@@ -44,7 +45,7 @@ def report(
         raise InvalidInput(f"out is '{place}', which is a folder; name a file, such as {place / 'report.html'}.")
     with _progress() as tell:
         write_report(folders, place, tell)
-    Console().print(f"Written to {place}", highlight=False, soft_wrap=True)
+    say(f"Written to {place}")
     if open_:
         typer.launch(place.resolve().as_uri())
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedtaco.cli.options import DATA_DIR_HELP, Overwrite, Resume
+from fedtaco.cli.options import DATA_DIR_HELP, Overwrite, Resume, say
 from fedtaco.errors import InvalidInput
 
 
@@ -67,14 +67,17 @@ def reproduce(
 def _run(preset: Any, scale: Any, folder: Path, manner: Any, *, measured: bool, console: Console) -> None:
     from fedtaco.cli.progress import ProgressBar, errors
     from fedtaco.experiment import Manner
-    from fedtaco.experiment.reproduce import plan_reproduction, reproduce
+    from fedtaco.experiment.reproduce import needs_runs, plan_reproduction, reproduce
     from fedtaco.records.files import storage
     from fedtaco.report import export, grid_of
+    from fedtaco.report.labels import matplotlib_figure
 
+    matplotlib_figure()
     jobs, cuts = plan_reproduction(preset, scale, **({"engine": "serial"} if measured else {}))
     for cut in cuts:
         errors.print(f"Cut, {cut}.", style="yellow", highlight=False)
-    with ProgressBar([experiment for job in jobs for experiment in job.experiments]) as bar:
+    runs = [experiment for job in jobs for experiment in job.experiments if needs_runs(preset, measured=measured)]
+    with ProgressBar(runs) as bar:
         result = reproduce(preset, jobs, cuts, folder, Manner(**manner), bar, measured=measured)
     grid = grid_of(result)
     table = Table(*grid.headers, caption=result.caption, caption_justify="left")
@@ -84,7 +87,7 @@ def _run(preset: Any, scale: Any, folder: Path, manner: Any, *, measured: bool, 
     with storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = ", ".join(path.name for path in export(result, folder))
-    console.print(f"Written to {folder}: {written}", highlight=False)
+    say(f"Written to {folder}: {written}")
 
 
 def _names(text: str) -> list[str]:

@@ -6,7 +6,6 @@ The constants were calibrated by ``make bench`` (docs/performance.md); nothing i
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +15,7 @@ import torch
 from fedtaco.data import TensorSamples
 from fedtaco.engines.base import Engine
 from fedtaco.engines.batched import BatchedEngine
+from fedtaco.engines.crew import can_fork
 from fedtaco.engines.pool import PoolEngine
 from fedtaco.engines.serial import SerialEngine
 from fedtaco.errors import InvalidInput
@@ -79,7 +79,7 @@ class Work:
     @property
     def processes(self) -> int:
         """How many worker processes it would be worth to fork."""
-        possible = self.on_cpu and sys.platform.startswith("linux") and self.seconds >= WORTH_FORKING
+        possible = self.on_cpu and can_fork() and self.seconds >= WORTH_FORKING
         return max(1, min(self.cores, self.cohort)) if possible else 1
 
     @property
@@ -154,8 +154,13 @@ def _by_rule(work: Work, processes: int) -> Choice:
 def _one_by_one(work: Work, processes: int, obstacle: str) -> Choice:
     if processes > 1:
         return Choice("pool", obstacle, processes)
-    alone = "there is one core" if work.cores == 1 else "too little work for several processes"
-    return Choice("serial", f"{obstacle}, and {alone if work.on_cpu else 'pool is for the CPU'}")
+    if not work.on_cpu:
+        alone = "pool is for the CPU"
+    elif work.cores == 1:
+        alone = "there is one core"
+    else:
+        alone = "too little work for several processes" if work.processes == 1 else "it has one process to itself"
+    return Choice("serial", f"{obstacle}, and {alone}")
 
 
 def _trial(worker: Worker) -> tuple[tuple[torch.Tensor, torch.Tensor], bool]:

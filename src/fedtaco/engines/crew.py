@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fedtaco.engines.base import Results
-from fedtaco.errors import InvalidInput
+from fedtaco.errors import InvalidInput, ProcessDied
 from fedtaco.local import Assignment, Job, Reply, Worker, names_of, rehearse
 from fedtaco.methods import Broadcast, Memory, Method
 
@@ -46,7 +46,7 @@ class Crews:
     _crews: dict[str, _Crew] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not sys.platform.startswith("linux"):
+        if not can_fork():
             raise InvalidInput("Worker processes are forked, which works on Linux only; use --engine serial.")
 
     def run(self, method: Method, assignment: Assignment, shifts: Sequence[Sequence[Job]]) -> Results:
@@ -182,7 +182,7 @@ class _Crew:
         clients = names_of(shift)
         story = f"Worker {process.pid} died (exit code {process.exitcode}) while it ran {clients}"
         if tries >= TRIES:
-            raise RuntimeError(f"{story}, for the second time; there may be too little memory for it.")
+            raise ProcessDied(f"{story}, for the second time; there may be too little memory for it.")
         warnings.warn(f"{story}; this is run again.", RuntimeWarning, stacklevel=2)
         return self._hire()
 
@@ -226,6 +226,11 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def can_fork() -> bool:
+    """Whether a process can be forked that ends with this one: on Linux."""
+    return sys.platform.startswith("linux")
 
 
 def portable(error: Exception) -> Exception:

@@ -105,7 +105,8 @@ def relevant(overrides: Parameters, method: str, detector: str) -> Parameters:
     """Those of the overrides that concern this method or detector."""
     kind = method_class(method)
     owners = _owners([kind])
-    return {key: value for key, value in overrides.items() if owners.get(key) in (kind, DETECTORS.get(detector))}
+    used = (kind, DETECTORS.get(detector))
+    return {key: value for key, value in overrides.items() if key in owners and owners[key] in used}
 
 
 def _owners(methods: Sequence[type[Method]]) -> dict[str, Any]:

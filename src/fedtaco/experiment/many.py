@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from fedtaco.engines import Choice, cores
-from fedtaco.engines.crew import die_with, portable
-from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.engines.crew import can_fork, die_with, portable
+from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.runs import Manner, run_experiment
 from fedtaco.experiment.watching import Watcher
@@ -58,7 +58,7 @@ def run_all(runs: Sequence[tuple[Experiment, Path]], manner: Manner, watcher: Wa
 def _abreast(experiments: Sequence[Experiment], manner: Manner) -> int:
     """How many runs at a time: as many as there are cores, unless the engine was chosen by hand or seconds count."""
     free = manner.workers is None and all(one.engine == "auto" and one.device == "cpu" for one in experiments)
-    return min(cores(), len(experiments)) if free else 1
+    return min(cores(), len(experiments)) if free and can_fork() else 1
 
 
 class _SideBySide:
@@ -100,7 +100,7 @@ class _SideBySide:
             process.join()
             del self.running[link]
             if process.exitcode:
-                raise RuntimeError(
+                raise ProcessDied(
                     f"The run of {experiment.method}, seed {experiment.seed}, died (exit code {process.exitcode}); "
                     "go on with --resume."
                 ) from None

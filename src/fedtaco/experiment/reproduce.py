@@ -87,6 +87,11 @@ def plan_reproduction(preset: Preset, scale: Scale, **settings: Any) -> tuple[li
     return jobs, cuts
 
 
+def needs_runs(preset: Preset, *, measured: bool) -> bool:
+    """Whether whole runs are made, and not only a few rounds timed."""
+    return measured or preset.shows not in TIMED_ONLY
+
+
 def reproduce(
     preset: Preset,
     jobs: Sequence[Job],
@@ -104,12 +109,12 @@ def reproduce(
     """
     folder_taken(out)
     summaries: list[dict[str, Any]] = []
-    if preset.shows not in TIMED_ONLY:
+    if needs_runs(preset, measured=measured):
         runs = [(one, out / job.folder(one)) for job in jobs for one in job.experiments]
         summaries = run_all(runs, manner, watcher)
     seconds: Mapping[tuple[str, str], list[float]] = {}
     if preset.shows not in UNTIMED and not measured:
-        seconds = round_seconds(jobs, manner)
+        seconds = round_seconds(jobs, manner, watcher)
     found = iter(summaries)
     cells = []
     for job in jobs:
@@ -121,7 +126,6 @@ def reproduce(
             Cell(
                 panel=job.panel.name,
                 variant=job.variant.name,
-                method=job.experiments[0].method,
                 local_steps=job.experiments[0].local_steps,
                 summaries=own,
                 curves=[history.column("accuracy") for history in histories],

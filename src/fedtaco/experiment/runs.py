@@ -98,6 +98,9 @@ def _run(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: 
     bench = Bench.of(config, manner, folder.config().get("ran_by") if folder is not None and begun else None)
     history, state = History(), bench.federation.begin()
     if folder is not None and begun:
+        if _is_finished(folder):
+            watcher.run_skipped(config)
+            watcher = Watcher()
         state = last_state(folder, state)
         folder.rewind(state.round)
         history = folder.history()
@@ -128,6 +131,11 @@ def _run(config: Experiment, folder: RunFolder | None, manner: Manner, watcher: 
     if stopped is not None:
         raise stopped
     return result
+
+
+def _is_finished(folder: RunFolder) -> bool:
+    ended = folder.summary()
+    return ended is not None and ended["stopped"] is None
 
 
 def finish(folder: RunFolder, result: Result, summary: dict[str, Any]) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any, Protocol
 
 from fedtaco.errors import RunStopped
 from fedtaco.experiment.config import Experiment
 from fedtaco.experiment.runs import Bench, Manner
+from fedtaco.experiment.watching import Watcher
 from fedtaco.federation import RoundOutcome
 
 TURNS = 5
@@ -36,14 +37,16 @@ class Timed(Protocol):
     def experiments(self) -> list[Experiment]: ...
 
 
-def round_seconds(jobs: Sequence[Timed], manner: Manner) -> dict[tuple[str, str], list[float]]:
+def round_seconds(jobs: Sequence[Timed], manner: Manner, watcher: Watcher) -> dict[tuple[str, str], list[float]]:
     """Seconds of the slowest client in each of a few rounds, by panel and variant."""
     taken: dict[tuple[str, str], list[float]] = {}
+    done = count(1)
     for _, group in groupby(jobs, key=lambda job: job.panel.name):
         contenders = [_Contender.of(job, manner) for job in group]
         for _ in range(TURNS + 1):
             for contender in contenders:
                 taken.setdefault(contender.key, []).extend(contender.play())
+                watcher.turn_timed(next(done), len(jobs) * (TURNS + 1))
     return {key: seconds[1:] for key, seconds in taken.items()}
 
 

@@ -23,6 +23,9 @@ class Watcher:
     def run_skipped(self, experiment: Experiment) -> None:
         """It was finished before."""
 
+    def turn_timed(self, done: int, turns: int) -> None:
+        """Of the turns in which methods are timed."""
+
 
 class Everyone(Watcher):
     """Tells several watchers."""
@@ -45,3 +48,7 @@ class Everyone(Watcher):
     def run_skipped(self, experiment: Experiment) -> None:
         for watcher in self.watchers:
             watcher.run_skipped(experiment)
+
+    def turn_timed(self, done: int, turns: int) -> None:
+        for watcher in self.watchers:
+            watcher.turn_timed(done, turns)

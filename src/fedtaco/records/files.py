@@ -6,7 +6,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +42,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def storage(path: Path) -> Iterator[None]:
+def writing(path: Path, advice: str = "") -> Iterator[None]:
     """A disk that is full, or a folder that cannot be written, is told in a sentence."""
     try:
         yield
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(
-            f"Cannot write to {path}: {reason}. What was finished is kept: make room, or choose "
-            "another folder (out), and go on with --resume."
-        ) from error
+        raise InvalidInput(f"Cannot write to {path}: {reason}.{advice}") from error
+
+
+def storage(folder: Path) -> AbstractContextManager[None]:
+    """Writing what a run goes on from."""
+    kept = "What was finished is kept: make room, or choose another folder (out), and go on with --resume."
+    return writing(folder, f" {kept}")
 
 
 @contextmanager

@@ -143,7 +143,7 @@ class RunFolder:
         """Refuse a folder that belongs to something else; nothing is written."""
         if not self.exists():
             with storage(self.path):
-                if self.path.exists() and (not self.path.is_dir() or any(map(_is_strange, self.path.iterdir()))):
+                if self.path.exists() and not (self.path.is_dir() and self._is_cut_short()):
                     raise InvalidInput(f"{self.path} exists and is not a run folder; choose another folder (out).")
             return
         if overwrite:
@@ -214,6 +214,11 @@ class RunFolder:
         with storage(self.path):
             write_json(self.path / "summary.json", summary)
 
+    def _is_cut_short(self) -> bool:
+        """Whether the folder is empty, or a start or a replacement was killed in it, which leaves the lock behind."""
+        names = {path.name for path in self.path.iterdir() if path.suffix != ".part"}
+        return LOCK in names or names <= set(RECORDS)
+
     def _write_config(self, config: Mapping[str, Any]) -> None:
         with replacing(self._config) as temporary:
             temporary.write_text(tomli_w.dumps(config), encoding="utf-8")
@@ -229,11 +234,6 @@ class RunFolder:
     @property
     def _clients(self) -> Path:
         return self.path / "clients.jsonl"
-
-
-def _is_strange(path: Path) -> bool:
-    """Whether it is nothing that a start or a replacement cut short may have left behind."""
-    return path.name not in (*RECORDS, LOCK) and path.suffix != ".part"
 
 
 def read_round(row: dict[str, Any]) -> RoundRecord:

@@ -5,7 +5,7 @@ from fedtaco.report.export import export, grid_of
 from fedtaco.report.labels import label_counts
 from fedtaco.report.paired import Difference, paired_differences
 from fedtaco.report.reproduction import Cell, Reproduction
-from fedtaco.report.summary import Comparison, compare_runs, summarize
+from fedtaco.report.summary import Comparison, as_percent, compare_runs, summarize
 
 __all__ = [
     "Cell",
@@ -13,6 +13,7 @@ __all__ = [
     "Difference",
     "Rates",
     "Reproduction",
+    "as_percent",
     "compare_runs",
     "export",
     "grid_of",

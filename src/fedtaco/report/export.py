@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fedtaco.errors import InvalidInput
 from fedtaco.report.detection import KAPPAS, LIMITS
 from fedtaco.report.freeloaders import alpha_grid, alphas, threshold_grid
+from fedtaco.report.labels import matplotlib_figure
 from fedtaco.report.reproduction import Cell, Grid, Reproduction, method_grid
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999")
@@ -85,13 +85,9 @@ def _latex(text: str) -> str:
 
 def draw(reproduction: Reproduction, stem: Path) -> list[Path]:
     """A figure with a part for each panel, as SVG and PNG."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidInput("Figures need matplotlib: pip install 'fedtaco[plot]'.") from error
     panels = reproduction.panels
     timed = reproduction.shows == "curves" and any(cell.seconds for cell in reproduction.cells)
-    figure = Figure(figsize=(4.2 * len(panels), 6.4 if timed else 3.4), layout="constrained")
+    figure = matplotlib_figure()(figsize=(4.2 * len(panels), 6.4 if timed else 3.4), layout="constrained")
     grid = figure.subplots(2 if timed else 1, len(panels), squeeze=False)
     for column, panel in enumerate(panels):
         cells = [cell for cell in reproduction.cells if cell.panel == panel]
@@ -105,28 +101,23 @@ def draw(reproduction: Reproduction, stem: Path) -> list[Path]:
         else:
             _bars(grid[0, column], cells, reproduction)
         grid[0, column].set_title(panel)
-    grid[0, 0].legend(*_legend(grid[0, 0]), frameon=False, fontsize="small")
+    grid[0, 0].legend(*grid[0, 0].get_legend_handles_labels(), frameon=False, fontsize="small")
     paths = [stem.with_suffix(end) for end in (".svg", ".png")]
     for path in paths:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths
 
 
-def _legend(axes: Any) -> tuple[list[Any], list[str]]:
-    handles, labels = axes.get_legend_handles_labels()
-    return handles, labels
-
-
 def _curves(axes: Any, cells: Sequence[Cell], variants: Sequence[str], *, over_time: bool) -> None:
     for cell in cells:
         runs = [np.array(curve, dtype=float) for curve in cell.curves]
         length = max((len(run) for run in runs), default=0)
-        if length == 0:
+        if length == 0 or (over_time and cell.seconds is None):
             continue
         whole = np.full((len(runs), length), np.nan)
         for row, run in zip(whole, runs, strict=True):
             row[: len(run)] = run
-        x = np.arange(1, length + 1) * (cell.seconds or 1.0 if over_time else 1)
+        x = np.arange(1, length + 1) * ((over_time and cell.seconds) or 1)
         colour = COLOURS[variants.index(cell.variant) % len(COLOURS)]
         axes.plot(x, 100 * np.nanmean(whole, axis=0), color=colour, label=cell.variant, linewidth=1.4)
         if len(runs) > 1:

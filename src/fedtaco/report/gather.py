@@ -17,7 +17,7 @@ from fedtaco.records import RunFolder
 from fedtaco.report.heat import Columns, Floats, rounded
 from fedtaco.report.paired import paired_differences
 from fedtaco.report.runs import MEASURES, Run, Series, as_series, read_run, shown, varying
-from fedtaco.report.summary import compare_runs
+from fedtaco.report.summary import as_count, compare_runs
 
 SIDE = 120
 """The most rows and columns of a heat map."""
@@ -151,7 +151,7 @@ def _result(series: Series) -> Data:
         return {"method": series.name, "status": status, "alpha": {}}
     (row,) = compare_runs([{**run.summary, "method": series.name} for run in counted])
     result = {**dataclasses.asdict(row), "status": status}
-    if not finished and not row.rounds_to_target[-1].isdecimal():
+    if not finished and not row.reached_target:
         result["rounds_to_target"] = "–"
     return result
 
@@ -162,7 +162,7 @@ def _status(series: Series) -> str:
     parts = []
     if len(unfinished) == seeds:
         done = fmean(run.rounds for run in unfinished)
-        parts.append(f"unfinished, {done:.3g} of {unfinished[0].config['rounds']} rounds")
+        parts.append(f"unfinished, {as_count(done)} of {unfinished[0].config['rounds']} rounds")
     elif unfinished:
         parts.append(f"{len(unfinished)} of {seeds} seeds unfinished")
     stopped = sum(run.summary["stopped"] is not None for run in series.runs)

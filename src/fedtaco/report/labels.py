@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fedtaco.errors import InvalidInput
 
 Counts = npt.NDArray[np.int64]
 
@@ -36,15 +39,21 @@ def heterogeneity(counts: Counts) -> dict[str, float]:
     }
 
 
-def draw_labels(counts: Counts, groups: Sequence[str] | None, title: str, path: Path) -> None:
-    """A row a client, a column a label, the darker the more samples; sizes as bars beside it."""
+def matplotlib_figure() -> Any:
+    """What pictures are drawn on."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install 'fedtaco[plot]'.") from error
+        raise InvalidInput("Pictures need matplotlib: pip install 'fedtaco[plot]'.") from error
+    return Figure
+
+
+def draw_labels(counts: Counts, groups: Sequence[str] | None, title: str, path: Path) -> None:
+    """A row a client, a column a label, the darker the more samples; sizes as bars beside it."""
+    figure_class = matplotlib_figure()
     clients, classes = counts.shape
     order = sorted(range(clients), key=lambda client: (groups[client] if groups else "", client))
-    figure = Figure(figsize=(min(14, 4 + 0.3 * classes), min(12, 1.5 + 0.25 * clients)), layout="constrained")
+    figure = figure_class(figsize=(min(14, 4 + 0.3 * classes), min(12, 1.5 + 0.25 * clients)), layout="constrained")
     heat, bars = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
     image = heat.imshow(counts[order], aspect="auto", cmap="Blues", interpolation="nearest")
     heat.set(xlabel="label", ylabel="client", title=title)

@@ -76,7 +76,7 @@
         customdata: curve.rounds.map((round, index) => [round, low[index], high[index]]),
         hovertemplate: axis === "rounds"
           ? (curve.seeds[0] > 1 ? "%{y:.1%} (%{customdata[1]:.1%} to %{customdata[2]:.1%})" : "%{y:.1%}")
-          : "%{y:.1%} after %{x:.3g} s, round %{customdata[0]}",
+          : "%{y:.1%} after %{x:.4~r} s, round %{customdata[0]}",
       };
       return [band, mean];
     });

@@ -12,8 +12,9 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records import RunFolder
-from fedtaco.records.files import replacing, storage
+from fedtaco.records.files import replacing, writing
 from fedtaco.report.gather import Data, Tell, gather, quietly
+from fedtaco.report.summary import as_percent
 
 LISTED = 200
 """The most detections, and left-out uploads, that are listed one by one."""
@@ -27,7 +28,7 @@ def write_report(folders: Sequence[RunFolder], out: Path, tell: Tell = quietly) 
     """Write the report of some runs of one dataset into the file ``out``."""
     library, version = _plotly()
     page = render(gather(folders, tell), library, version)
-    with storage(out), replacing(out) as temporary:
+    with writing(out), replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
@@ -121,7 +122,7 @@ def _finals(data: Data) -> str:
 def _results(data: Data) -> str:
     rows = data["results"]
     groups = sorted({group for row in rows for group in row["alpha"]})
-    target = "target" if data["target"] is None else f"{data['target']:.0%}"
+    target = "target" if data["target"] is None else as_percent(data["target"])
     timed = any(row.get("client_seconds") is not None for row in rows)
     reference = data["reference"]
     head = ["method", "final accuracy", *([f"difference to {reference}"] if reference else []), "worst tenth"]
@@ -166,7 +167,7 @@ def _notes(data: Data) -> list[str]:
         "Client seconds: those of each round's slowest client, summed up.": data["timed"],
         "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload is in line with the "
         "others.": True,
-        "A, B, C: the clients with 10, 20 and 50 % of the labels.": data["partition"] == "groups",
+        "A, B, C: groups of clients, from one-sided labels (A) to even ones (C).": data["partition"] == "groups",
     }
     outputs = [
         f"{row['method']}'s own output z: {_percent(row['output_accuracy'])}."

@@ -20,7 +20,6 @@ class Cell:
 
     panel: str
     variant: str
-    method: str
     local_steps: int
     summaries: Sequence[Mapping[str, Any]]
     curves: Sequence[Sequence[float | None]]
@@ -42,9 +41,9 @@ class Cell:
 
     @property
     def seconds_to_target(self) -> float | None:
-        """Mean rounds to the target times the seconds of a round; ``None`` where a seed does not reach it."""
+        """Mean rounds to the target times the seconds of a round; ``None`` where a seed fails or does not reach it."""
         rounds = [run["rounds_to_target"] for run in self.summaries]
-        if not rounds or None in rounds or self.seconds is None:
+        if self.ours is None or self.ours.rounds_to_target == "×" or None in rounds or self.seconds is None:
             return None
         return self.seconds * fmean(rounds)
 
@@ -125,10 +124,10 @@ def _accuracy_and_rounds(cell: Cell, _: Cell | None) -> str:
 def _time_to_accuracy(cell: Cell, base: Cell | None) -> str:
     seconds, reference = cell.seconds_to_target, None if base is None else base.seconds_to_target
     if seconds is None:
-        return "–" if cell.ours is None else cell.ours.rounds_to_target
+        return "–" if cell.ours is None or cell.ours.reached_target else cell.ours.rounds_to_target
     late = " ○" if reference is not None and seconds > TIMEOUT * reference else ""
     part = "" if reference is None else f", {seconds / reference:.2f}×"
-    return f"{seconds:.3g} s{part}{late}"
+    return f"{_shown_seconds(seconds)}{part}{late}"
 
 
 def _round_time(cell: Cell, base: Cell | None) -> str:
@@ -145,7 +144,16 @@ def _timed(seconds: float | None, reference: float | None, paper: Any) -> str:
     if seconds is None:
         return "–"
     part = "" if not reference else f", {100 * (seconds / reference - 1):+.1f} %"
-    return f"{seconds:.3g} s{part}{in_brackets('' if paper is None else f'{paper:g} s')}"
+    return f"{_shown_seconds(seconds)}{part}{in_brackets('' if paper is None else f'{paper:g} s')}"
+
+
+def _shown_seconds(seconds: float) -> str:
+    """Three figures, or all before the point.
+
+    >>> _shown_seconds(0.01234), _shown_seconds(12345.6)
+    ('0.0123 s', '12346 s')
+    """
+    return f"{seconds:.0f} s" if seconds >= 1000 else f"{seconds:.3g} s"
 
 
 def _percent(ours: Comparison | None) -> str:

@@ -96,13 +96,18 @@ class Comparison:
     output_accuracy: float | None
     """Of the model that the method itself returns, where that is not the global one (TACO's z)."""
     stopped: int
-    """How many seeds diverged."""
+    """How many seeds diverged; they are not in the means."""
     dropped_uploads: int
     freeloaders: int
     caught: int
     """Freeloaders that were expelled."""
     wronged: int
     """Honest clients that were expelled."""
+
+    @property
+    def reached_target(self) -> bool:
+        """Whether every seed got there."""
+        return self.rounds_to_target[-1].isdecimal()
 
 
 def compare_runs(summaries: Sequence[Mapping[str, Any]]) -> list[Comparison]:
@@ -123,7 +128,7 @@ def _row(method: str, runs: list[Mapping[str, Any]]) -> Comparison:
         accuracy=fmean(accuracies) if accuracies else None,
         accuracy_deviation=stdev(accuracies) if len(accuracies) > 1 else None,
         rounds_to_target=_rounds_to_target(runs),
-        client_seconds=_mean([run["client_seconds"] for run in runs]),
+        client_seconds=_mean([run["client_seconds"] for run in finished]),
         worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
         alpha={group: fmean(run["alpha"][group] for run in runs if group in run["alpha"]) for group in sorted(groups)},
         output_accuracy=_mean([run["output_accuracy"] for run in finished]),
@@ -150,4 +155,22 @@ def _rounds_to_target(runs: list[Mapping[str, Any]]) -> str:
     reached = [run["rounds_to_target"] for run in runs]
     if None in reached:
         return f"{max(run['rounds'] for run in runs)}+"
-    return f"{fmean(reached):.3g}"
+    return as_count(fmean(reached))
+
+
+def as_count(mean: float) -> str:
+    """A mean of whole numbers, with a tenth where it is not whole.
+
+    >>> as_count(1234.0), as_count(16.75)
+    ('1234', '16.8')
+    """
+    return f"{mean:.1f}".removesuffix(".0")
+
+
+def as_percent(target: float) -> str:
+    """A target as it was set.
+
+    >>> as_percent(0.7), as_percent(0.785)
+    ('70%', '78.5%')
+    """
+    return f"{100 * target:g}%"

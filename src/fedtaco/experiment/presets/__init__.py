@@ -74,7 +74,10 @@ class Preset:
             for panel in self.panels
             if not datasets or panel.settings["dataset"] in datasets
         ]
-        return replace(self, panels=[panel for panel in panels if panel.variants])
+        left = [panel for panel in panels if panel.variants]
+        if not left:
+            raise InvalidInput(f"{self.name} has none of these methods on these datasets; leave one of the two away.")
+        return replace(self, panels=left)
 
 
 def preset_names() -> list[str]:
