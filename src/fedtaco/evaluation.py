@@ -15,7 +15,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean loss, and the fraction of samples classified right (``None`` where targets are no classes)."""
+    """Mean loss, and the fraction of targets classified right (``None`` where there are no classes to choose from)."""
 
     loss: float | None
     accuracy: float | None
@@ -34,11 +34,26 @@ def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, bu
             prediction = model.module(x)
             total += float(loss(prediction, y)) * len(part)
             if not y.is_floating_point():
-                labelled = y >= 0
+                chosen, labelled = _chosen(prediction, y), y >= 0
+                if chosen is None:
+                    continue
                 targets.append(y[labelled])
-                right.append((prediction.argmax(-1) == y)[labelled])
+                right.append((chosen == y)[labelled])
     mean_loss = total / len(samples)
     return _classified(mean_loss, torch.cat(targets), torch.cat(right)) if targets else Evaluation(mean_loss, None)
+
+
+def _chosen(prediction: Tensor, y: Tensor) -> Tensor | None:
+    """The class that gets the most, for each target; ``None`` where predictions are no numbers for several classes.
+
+    Classes lie in the second dimension, as cross entropy has them, or in the last one.
+    """
+    for dim in (1, -1):
+        if prediction.ndim == y.ndim + 1 and prediction.shape[dim] > 1:
+            chosen = prediction.argmax(dim)
+            if chosen.shape == y.shape:
+                return chosen
+    return None
 
 
 def _classified(mean_loss: float, targets: Tensor, right: Tensor) -> Evaluation:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedtaco.data import Samples, StackedBatches, batch_plan
-from fedtaco.device import HOME, wait_for
+from fedtaco.device import HOME, draw_from, wait_for
 from fedtaco.methods import Broadcast, Local, Memory, Method, Setting
 from fedtaco.models import FlatModel, Loss, Stack
 from fedtaco.randomness import generator, torch_seed
@@ -77,7 +77,7 @@ class Worker:
 
     def first_batch(self) -> tuple[Tensor, Tensor]:
         samples = self.clients[0]
-        return self.model.adopt(samples.batch(torch.arange(min(len(samples), self.plan.batch_size))))
+        return self.model.adopt(samples.batch(torch.arange(self.plan.batch_size) % len(samples)))
 
     def run(self, method: Method, assignment: Assignment, job: Job) -> Reply:
         with _blaming([job], method, assignment):
@@ -143,6 +143,10 @@ class _Work(ABC):
         with self.clock:
             return method.finish(local.start - x, local)
 
+    def first_sample_draw(self, client: int) -> int:
+        """What a dataset draws in the first step, as random crops are, follows from it; add one a step."""
+        return torch_seed(self.plan.seed, "samples", client, self.assignment.round)
+
     def batches_of(self, client: int) -> Tensor:
         rng = generator(self.plan.seed, "batches", client, self.assignment.round)
         return batch_plan(rng, len(self.worker.clients[client]), self.steps, self.plan.batch_size)
@@ -153,6 +157,7 @@ class _OneClient(_Work):
         super().__init__(worker, assignment, job.steps)
         self.samples = worker.clients[job.client]
         self.batches = self.batches_of(job.client)
+        self.sample_draw = self.first_sample_draw(job.client)
         self.first_draw = torch_seed(self.plan.seed, "dropout", job.client, assignment.round)
         numbers = {name: column[job.row] for name, column in assignment.broadcast.scalars.items()}
         self.local = self.has(numbers, job.memory)
@@ -162,6 +167,7 @@ class _OneClient(_Work):
         return Reply(at_home(upload), at_home(memory), self.model.buffers.to(HOME, copy=True), self.clock.seconds)
 
     def fetch(self, step: int) -> None:
+        draw_from(self.sample_draw + step, HOME)
         self.batch = self.model.adopt(self.samples.batch(self.batches[step]))
 
     def gradient(self, point: Tensor) -> Tensor:
@@ -171,7 +177,8 @@ class _OneClient(_Work):
     def full_gradient(self, point: Tensor) -> Tensor:
         count = len(self.samples)
         total = torch.zeros_like(point)
-        for part in torch.split(torch.arange(count), FULL_PASS_BATCH):
+        for number, part in enumerate(_parts(count)):
+            draw_from(self.sample_draw + number, HOME)
             batch = self.model.adopt(self.samples.batch(part))
             with torch.enable_grad():
                 gradient = self.model.gradient(point, batch, self.plan.loss, self.first_draw)
@@ -186,7 +193,8 @@ class _StackOfClients(_Work):
         super().__init__(worker, assignment, jobs[0].steps)
         self.jobs, self.stack = jobs, stack
         clients = [worker.clients[job.client] for job in jobs]
-        self.batches = StackedBatches(clients, [self.batches_of(job.client) for job in jobs])
+        plans = [self.batches_of(job.client) for job in jobs]
+        self.batches = StackedBatches(clients, plans, [self.first_sample_draw(job.client) for job in jobs])
         rows = torch.tensor([job.row for job in jobs])
         columns = {name: column[rows, None] for name, column in assignment.broadcast.scalars.items()}
         memory = {name: torch.stack([job.memory[name] for job in jobs]) for name in jobs[0].memory}
@@ -218,6 +226,18 @@ class _StackOfClients(_Work):
 
     def _rows(self, point: Tensor) -> Tensor:
         return point.expand(len(self.jobs), -1)
+
+
+def _parts(count: int) -> list[Tensor]:
+    """All samples in parts; a last one alone, on which batch norm could not work, goes with those before it.
+
+    >>> [len(part) for part in _parts(2049)]
+    [1024, 1025]
+    """
+    parts = list(torch.split(torch.arange(count), FULL_PASS_BATCH))
+    if len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts
 
 
 class _Clock:

@@ -148,7 +148,23 @@ def test_adult_comes_as_uci_packs_it(tmp_path):
     cut.write_bytes(archive.read_bytes()[:100])
     with pytest.raises(InvalidInput, match="Adult could not be fetched"):
         fetch(DATASETS["adult"], tmp_path / "other", cut.as_uri(), quiet)
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(deflated_wrongly(archive))
+    with pytest.raises(InvalidInput, match="Adult could not be fetched"):
+        fetch(DATASETS["adult"], tmp_path / "other", broken.as_uri(), quiet)
     assert not (tmp_path / "other").exists()
+
+
+def deflated_wrongly(archive):
+    """The same archive packed, with the packed bytes of its first file spoilt."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    content = bytearray(buffer.getvalue())
+    start = 30 + len("adult.data")
+    content[start : start + 20] = b"\xff" * 20
+    return bytes(content)
 
 
 def test_digits_need_no_fetching(tmp_path):

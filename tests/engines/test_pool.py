@@ -80,6 +80,19 @@ def test_a_worker_that_dies_is_named_and_its_client_run_again(tmp_path):
     states_agree(final_state(Scaffold()), survived)
 
 
+def test_a_worker_that_dies_between_rounds_is_replaced():
+    federation = make_federation(Scaffold(), engine=pool_of(2))
+    rounds = federation.rounds(federation.begin())
+    next(rounds)
+    before = set(multiprocessing.active_children())
+    victim = before.pop()
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.join()
+    with pytest.warns(RuntimeWarning, match=rf"Worker {victim.pid} died \(exit code -9\) before it ran client"):
+        *_, last = rounds
+    states_agree(final_state(Scaffold()), last.state)
+
+
 def test_a_client_that_kills_every_worker_ends_the_run():
     clients = skewed_clients()
     clients[3] = Fatal(clients[3])

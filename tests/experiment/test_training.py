@@ -6,6 +6,8 @@ import matplotlib as mpl
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+from torch.utils.data import Dataset
 
 import fedtaco
 from fedtaco import InvalidInput, RunStopped, Taco
@@ -100,6 +102,72 @@ def test_regression_has_a_loss_and_no_accuracy():
     result = fedtaco.train(nn.Linear(5, 1), own, own[0], method="fedavg", rounds=2, local_steps=2, loss=nn.MSELoss())
     assert result.history.final_accuracy is None
     assert result.history.rounds[-1].loss > 0
+
+
+@pytest.mark.parametrize("outputs", [(), (1,)])
+def test_a_single_logit_has_a_loss_and_no_accuracy(outputs):
+    own = [(torch.randn(20, 5), torch.arange(20) % 2) for _ in range(3)]
+    model = nn.Sequential(nn.Linear(5, 1), nn.Flatten(0) if outputs == () else nn.Identity())
+
+    def loss(prediction, y):
+        return binary_cross_entropy_with_logits(prediction.flatten(), y.float())
+
+    result = fedtaco.train(model, own, own[0], method="fedavg", rounds=1, local_steps=2, loss=loss)
+    assert result.history.final_accuracy is None
+    assert result.history.rounds[-1].loss > 0
+
+
+def test_every_place_of_a_sequence_is_classified():
+    class Fixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return self.scale * one_hot(x, 3).float().movedim(-1, 1)
+
+    x = torch.arange(40).reshape(8, 5) % 3
+    y = torch.where(torch.arange(5) < 4, x, (x + 1) % 3)
+    result = fedtaco.train(Fixed(), [(x, y)], (x, y), method="fedavg", rounds=1, local_steps=1)
+    assert result.history.final_accuracy == 0.8
+
+
+class Jittered(Dataset):
+    """Samples with noise, as a random crop or flip has it."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, place):
+        return self.x[place] + torch.randn(5), self.y[place]
+
+
+@pytest.mark.parametrize("method", ["taco", "stem"])
+def test_what_a_dataset_draws_depends_on_neither_engine_nor_the_past(method):
+    ends = []
+    for engine in ("serial", "pool", "serial", "batched"):
+        torch.rand(len(ends))
+        own = [Jittered(*part) for part in clients()]
+        model = nn.Linear(5, 3)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+        result = train(model=model, clients=own, method=method, engine=engine)
+        ends.append(torch.cat([p.flatten() for p in result.model.state_dict().values()]))
+    assert torch.equal(ends[0], ends[1])
+    assert torch.equal(ends[0], ends[2])
+    torch.testing.assert_close(ends[0], ends[3])
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+def test_a_client_with_one_sample_can_have_batch_norm(engine):
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    x, y = clients(1)[0]
+    result = train(model=model, clients=[(x[:1], y[:1]), *clients(2)], engine=engine)
+    assert result.history.final_accuracy is not None
 
 
 def test_divergence_stops_with_what_was_recorded():

@@ -291,6 +291,29 @@ def test_an_expelled_node_gets_no_more_messages_and_is_not_heard(lines):
     assert any(f"a reply of node {101 + worst} is left out, which was not asked" in line for line in lines)
 
 
+def test_an_expelled_node_may_leave():
+    nodes, alphas = small_nodes(), probe_alphas()
+    worst = max(range(5), key=lambda client: alphas[client])
+    detector = PaperDetector(kappa=alphas[worst], max_strikes=1)
+    strategy = small_strategy("taco", detector=detector, min_available_nodes=5)
+
+    def tamper(node, reply):
+        nodes.connected = [one for one in nodes.nodes if one != 101 + worst]
+        return [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, 2)
+    assert [record.cohort for record in strategy._run.recording.history] == [5, 4]
+
+
+def test_a_tiny_upload_does_not_rule_out_the_honest_one(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco")
+    nodes.connected = nodes.nodes[:2]
+    nodes.tamper = lambda node, reply: filled(1e-8)(reply) if node == 101 else [reply]
+    run(strategy, nodes, 2)
+    assert [record.dropped for record in strategy._run.recording.history] == [{}, {}]
+
+
 def test_the_guard_leaves_a_freeloader_out_and_then_expels_it(lines):
     nodes, strategy = small_nodes(), small_strategy("taco", detector="guard")
     nodes.tamper = lambda node, reply: filled(0.0)(reply) if node == HOSTILE else [reply]

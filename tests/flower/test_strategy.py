@@ -8,10 +8,12 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.clientapp import ClientApp
 from nodes import arrays, client_app, run, small_model, small_nodes, small_strategy
 from torch import nn
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedtaco import InvalidInput, RunStopped, Taco
 from fedtaco.flower import FedStrategy, rows, train
+from fedtaco.flower.collecting import shares_of
 from fedtaco.flower.members import Members
 from fedtaco.testing.small import skewed_clients
 
@@ -59,6 +61,50 @@ def test_another_model_on_a_node_is_told_with_both_sizes():
     run(strategy, nodes, 1)
     reason = strategy._run.recording.history[0].dropped[0]
     assert "has 10 numbers (torch.float64) in its trainable parameters, the server's has 15" in reason
+
+
+def half_frozen(value):
+    """A model whose first layer, filled with a number, is not trained."""
+    model = nn.Sequential(nn.Linear(4, 4, dtype=torch.float64), small_model())
+    nn.init.constant_(model[0].weight, value)
+    nn.init.zeros_(model[0].bias)
+    model[0].requires_grad_(False)
+    return model
+
+
+def test_frozen_parameters_must_be_the_servers():
+    nodes = small_nodes()
+    for place, (node, own) in enumerate(zip(nodes.nodes, skewed_clients(), strict=True)):
+        nodes.apps[node] = client_app(half_frozen(0.5 if place else 0.25), own)
+    strategy = FedStrategy("taco", half_frozen(0.25), local_steps=2, fraction_evaluate=0)
+    strategy.start(nodes, arrays(half_frozen(0.5)), num_rounds=1, timeout=1)
+    dropped = strategy._run.recording.history[0].dropped
+    assert list(dropped) == [0]
+    assert "frozen parameters of this node's model are not those of the server's" in dropped[0]
+
+
+def test_nodes_train_on_one_thread():
+    seen = []
+
+    def watched(prediction, y):
+        seen.append(torch.get_num_threads())
+        return cross_entropy(prediction, y)
+
+    app = ClientApp()
+
+    @app.train()
+    def handle(message, context):
+        return train(small_model(), skewed_clients()[0], message, context, loss=watched)
+
+    nodes = small_nodes()
+    nodes.apps = dict.fromkeys(nodes.nodes, app)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run(small_strategy("fedavg"), nodes, 1)
+        assert (set(seen), torch.get_num_threads()) == ({1}, 2)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_train_config_reaches_the_nodes():
@@ -164,6 +210,12 @@ def test_nodes_evaluate_the_model_they_know():
     assert result.train_metrics_clientapp[1]["num-examples"] == pytest.approx(12)
 
 
+def test_evaluations_that_do_not_say_their_weight_count_alike():
+    metrics = [{"accuracy": 0.2}, {"accuracy": 0.4, "num-examples": 3}]
+    assert shares_of(metrics, "num-examples") == [0.0, 1.0]
+    assert shares_of(metrics[:1] * 2, "num-examples") == [0.5, 0.5]
+
+
 def test_an_app_that_does_not_evaluate_costs_nothing_but_a_line(caplog):
     strategy = small_strategy("taco", fraction_evaluate=0.4)
     result = run(strategy, small_nodes(), 1)
@@ -199,6 +251,24 @@ def test_no_room_for_uploads_is_told(monkeypatch):
     monkeypatch.setattr(rows, "IN_MEMORY", 0)
     with pytest.raises(RunStopped, match=r"No room for 1000000 uploads, .* name another folder in TMPDIR"):
         rows.matrix_for(1_000_000, torch.empty(10_000_000))
+
+
+def test_no_room_for_uploads_stops_the_run(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rows, "IN_MEMORY", 0)
+    monkeypatch.setattr(rows.os, "posix_fallocate", full)
+    with pytest.raises(RunStopped, match="No room for 5 uploads"):
+        run(small_strategy("taco"), small_nodes(), 1)
+
+
+def test_a_system_that_cannot_reserve_room_has_files_all_the_same(monkeypatch):
+    monkeypatch.setattr(rows, "IN_MEMORY", 0)
+    monkeypatch.delattr(rows.os, "posix_fallocate")
+    matrix = rows.matrix_for(3, torch.empty(4))
+    matrix[2] = 1.0
+    assert matrix.sum() == 4
 
 
 def test_the_user_writes_these_lines():

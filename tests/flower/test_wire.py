@@ -64,7 +64,7 @@ def test_each_node_is_sent_its_own_alpha_and_the_same_vectors():
 
 def test_a_task_survives_its_record():
     setting = Setting(clients=3, rounds=4, local_steps=5, local_lr=0.1, server_lr=0.7)
-    task = Task("survey", 2, "ab12", 1, 1, "taco", {"taco.gamma": 0.1}, setting, 8, 3, {"alpha": 0.25})
+    task = Task("survey", 2, "ab12", 1, 1, "taco", {"taco.gamma": 0.1}, setting, 8, 3, "cd34", {"alpha": 0.25})
     record = ConfigRecord(task.config())
     assert Task.of(record) == task
     plain = {name for name in record if "." not in name}

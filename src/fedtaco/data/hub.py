@@ -10,8 +10,10 @@ import shutil
 import tempfile
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +161,7 @@ def _fetch_adult(source: str, root: Path) -> Path:
             content = answer.read()
         archive = zipfile.ZipFile(io.BytesIO(content))
         files = {name: archive.read(name) for name in ("adult.data", "adult.test")}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, HTTPException, zipfile.BadZipFile, zlib.error) as error:
         raise InvalidInput(f"Adult could not be fetched from {source}: {_first_line(error)} {REMEDY}") from error
     root.mkdir(parents=True, exist_ok=True)
     target = root / "adult"

@@ -82,11 +82,12 @@ class DatasetSamples:
 class StackedBatches:
     """The batches of several clients, step by step: inputs (n, b, ...) and targets (n, b, ...).
 
+    What a client's dataset draws in a step follows from its number in ``draws``.
     Clients that are parts of the same tensors are fetched at once.
     """
 
-    def __init__(self, clients: Sequence[Samples], plans: Sequence[Tensor]) -> None:
-        self.clients, self.indices = clients, torch.stack(list(plans), dim=1)
+    def __init__(self, clients: Sequence[Samples], plans: Sequence[Tensor], draws: Sequence[int]) -> None:
+        self.clients, self.indices, self.draws = clients, torch.stack(list(plans), dim=1), draws
         self.whole = _common_tensors(clients)
         if self.whole is not None:
             for client, samples in enumerate(cast(Sequence[TensorSamples], clients)):
@@ -98,7 +99,10 @@ class StackedBatches:
         if self.whole is not None:
             x, y = self.whole.batch(indices.flatten())
             return x.unflatten(0, indices.shape), y.unflatten(0, indices.shape)
-        batches = [samples.batch(own) for samples, own in zip(self.clients, indices, strict=True)]
+        batches = []
+        for samples, own, first in zip(self.clients, indices, self.draws, strict=True):
+            torch.default_generator.manual_seed(first + step)
+            batches.append(samples.batch(own))
         return torch.stack([x for x, _ in batches]), torch.stack([y for _, y in batches])
 
 

@@ -158,6 +158,8 @@ def _one_by_one(work: Work, processes: int, obstacle: str) -> Choice:
         alone = "pool is for the CPU"
     elif work.cores == 1:
         alone = "there is one core"
+    elif not can_fork():
+        alone = "processes are forked on Linux only"
     else:
         alone = "too little work for several processes" if work.processes == 1 else "it has one process to itself"
     return Choice("serial", f"{obstacle}, and {alone}")

@@ -151,12 +151,21 @@ class _Crew:
 
         def assign(link: Connection) -> None:
             if waiting:
-                shift = working[link] = waiting.pop()
+                shift = waiting.pop()
                 tries[shift[0].row] = tries.get(shift[0].row, 0) + 1
                 orders = [(job.row, job.client, job.steps) for job in shift]
-                link.send((assignment.phase, assignment.round, orders))
+                try:
+                    link.send((assignment.phase, assignment.round, orders))
+                except OSError:
+                    again(link, shift, "before")
+                else:
+                    working[link] = shift
 
-        for _, link in self.members:
+        def again(link: Connection, shift: Sequence[Job], when: str) -> None:
+            waiting.append(shift)
+            assign(self._replace(link, shift, tries[shift[0].row], when))
+
+        for _, link in list(self.members):
             assign(link)
         while working:
             for link in [link for link in working if link in wait(list(working))]:
@@ -164,8 +173,7 @@ class _Crew:
                 try:
                     answer = link.recv()
                 except (EOFError, ConnectionResetError):
-                    waiting.append(shift)
-                    assign(self._replace(link, shift, tries[shift[0].row]))
+                    again(link, shift, "while")
                     continue
                 if isinstance(answer, Exception):
                     raise answer
@@ -173,14 +181,14 @@ class _Crew:
                 assign(link)
         return self.desk.collect(jobs, seconds)
 
-    def _replace(self, link: Connection, shift: Sequence[Job], tries: int) -> Connection:
+    def _replace(self, link: Connection, shift: Sequence[Job], tries: int, when: str) -> Connection:
         """A new worker for one that died."""
         place = next(place for place, (_, own) in enumerate(self.members) if own is link)
         process, _ = self.members.pop(place)
         process.join()
         link.close()
         clients = names_of(shift)
-        story = f"Worker {process.pid} died (exit code {process.exitcode}) while it ran {clients}"
+        story = f"Worker {process.pid} died (exit code {process.exitcode}) {when} it ran {clients}"
         if tries >= TRIES:
             raise ProcessDied(f"{story}, for the second time; there may be too little memory for it.")
         warnings.warn(f"{story}; this is run again.", RuntimeWarning, stacklevel=2)

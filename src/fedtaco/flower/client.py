@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from flwr.app import ConfigRecord, Context, Message
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from fedtaco.data import as_samples
-from fedtaco.device import choose_device
+from fedtaco.device import choose_device, quiet_torch
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.build import build_method
 from fedtaco.flower.memory import keep_of
@@ -28,7 +27,8 @@ def train(
     Parameters
     ----------
     model
-        The module that is trained; its weights are the server's, so that its own do not matter.
+        The module that is trained; its weights are the server's, so that its own do not matter. Frozen parameters
+        are not sent: they must be those of the server's model, and this is checked.
     data
         This node's samples: a pair ``(x, y)`` of tensors, a ``Dataset``, or a ``DataLoader``, whose dataset is
         taken: steps and batches are those that the strategy asks for.
@@ -52,7 +52,7 @@ def train(
     task = Task.of(config if isinstance(config, ConfigRecord) else {})
     assignment = assignment_of(task, msg.content)
     flat = FlatModel(model, choose_device(device))
-    _check_fit(flat, assignment)
+    _check_fit(flat, assignment, task)
     samples = as_samples(data.dataset if isinstance(data, DataLoader) else data)
     if len(samples) == 0:
         raise InvalidInput("This node has no samples; give it some, or do not let it take part.")
@@ -62,7 +62,7 @@ def train(
     fresh = method.client_memory(assignment.broadcast.start, task.setting)
     remembered = keep.get(task.memory_round) if fresh and task.memory_round else None
     job = Job(0, task.client, task.setting.local_steps, remembered or fresh)
-    with torch.random.fork_rng(devices=[]):
+    with quiet_torch():
         worker.warm_up()
         reply = worker.run(method, assignment, job)
     if task.phase == "train" and reply.memory:
@@ -71,7 +71,7 @@ def train(
     return Message(reply_content(task, reply, len(samples), lost_memory=lost), reply_to=msg)
 
 
-def _check_fit(model: FlatModel, assignment: Assignment) -> None:
+def _check_fit(model: FlatModel, assignment: Assignment, task: Task) -> None:
     for what, own, sent in (
         ("trainable parameters", model.vector, assignment.broadcast.start),
         ("buffers", model.buffers, assignment.buffers),
@@ -81,3 +81,8 @@ def _check_fit(model: FlatModel, assignment: Assignment) -> None:
                 f"The model of this node has {own.numel():,} numbers ({own.dtype}) in its {what}, the server's has "
                 f"{sent.numel():,} ({sent.dtype}); give FedStrategy and train the same model."
             )
+    if model.frozen_fingerprint() != task.frozen:
+        raise InvalidInput(
+            "The frozen parameters of this node's model are not those of the server's; load the same weights into the "
+            "models of both (initial_arrays on the server)."
+        )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from statistics import median
 
 import torch
 from flwr.app import Message, MetricRecord, RecordDict
 from torch import Tensor
 
+from fedtaco.errors import RunStopped
 from fedtaco.flower.rows import matrix_for
 from fedtaco.flower.wire import SECONDS, mark_of, metrics_of, tensors_of
 from fedtaco.local import Assignment
@@ -60,6 +63,8 @@ class Collecting:
             return "it is the second of this round"
         try:
             self._take(client, message)
+        except RunStopped:
+            raise
         except Exception as error:
             known = isinstance(error, Unusable)
             self.dropped[client] = short(str(error) if known else f"it cannot be read: {error}")
@@ -133,8 +138,7 @@ class Collecting:
 
     def _drop_the_outsized(self) -> None:
         for name, norms in self.norms.items():
-            lengths = torch.tensor([norm for norm in norms.values() if norm > 0], dtype=torch.float64)
-            typical = float(lengths.median()) if len(lengths) else 0.0
+            typical = _typical(list(norms.values()))
             for client in [client for client, norm in norms.items() if norm > LONGEST * typical]:
                 self.counts.pop(client, None)
                 self.dropped[client] = f"the norm of {name} is {norms[client]:.3g}, the median's {typical:.3g}"
@@ -158,15 +162,27 @@ def mean_metrics(metrics: list[Mapping[str, object]], shares: list[float]) -> Me
 
 
 def shares_of(metrics: list[Mapping[str, object]], key: str | None) -> list[float]:
-    """What each of some replies counts; one that does not say counts nothing."""
+    """What each of some replies counts; one that does not say counts nothing, unless none does."""
     counts = [1.0 if key is None else max(_number(own.get(key)) or 0.0, 0.0) for own in metrics]
-    return [count / (sum(counts) or 1.0) for count in counts]
+    if not any(counts):
+        counts = [1.0] * len(metrics)
+    return [count / sum(counts) for count in counts]
 
 
 def short(text: str) -> str:
     """A stranger's words in one line of bounded length."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:2000]).split())
     return line if len(line) <= 300 else f"{line[:300]} …"
+
+
+def _typical(norms: list[float]) -> float:
+    """The median of those above zero; of two in the middle the geometric mean, so that neither rules out the other.
+
+    >>> round(_typical([0.0, 1e-6, 1.0]), 9)
+    0.001
+    """
+    logs = [math.log(norm) for norm in norms if norm > 0]
+    return math.exp(median(logs)) if logs else 0.0
 
 
 def _number(value: object) -> float | None:

@@ -22,7 +22,7 @@ def matrix_for(rows: int, like: Tensor) -> Tensor:
         return torch.empty(shape, dtype=like.dtype)
     with tempfile.TemporaryFile(prefix="fedtaco-uploads-") as file:
         try:
-            os.posix_fallocate(file.fileno(), 0, size)
+            _reserve(file.fileno(), size)
         except OSError as error:
             raise RunStopped(
                 f"No room for {rows} uploads, {size / 1e9:.1f} GB, in {tempfile.gettempdir()}: {error.strerror}. "
@@ -30,3 +30,11 @@ def matrix_for(rows: int, like: Tensor) -> Tensor:
             ) from error
         numbers = np.memmap(file, dtype=np.uint8, mode="r+", shape=(size,))
     return torch.from_numpy(numbers).view(like.dtype).view(shape)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Room on the disk where the system can promise it, else a file of that size."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.truncate(descriptor, size)

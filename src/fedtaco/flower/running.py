@@ -97,7 +97,7 @@ class Running:
             self._template(assignment),
             self.terms.weighted_by_key,
         )
-        vectors = vectors_to_send(assignment)
+        vectors, frozen = vectors_to_send(assignment), self.model.frozen_fingerprint()
         messages = []
         for row, client in enumerate(self.cohort):
             task = Task(
@@ -111,6 +111,7 @@ class Running:
                 setting=coordinator.setting,
                 batch_size=self.terms.batch_size,
                 seed=coordinator.seed,
+                frozen=frozen,
                 numbers={name: float(column[row]) for name, column in assignment.broadcast.scalars.items()},
             )
             content = RecordDict({**vectors, "config": ConfigRecord({**config, **task.config()})})
@@ -209,7 +210,8 @@ class Running:
             here, stays = self.members.here(connected), ~self.state.trust["expelled"]
             chosen = self.coordinator.cohort(self.state, here)
             wanted = min(self.terms.min_train_nodes, int(stays.sum()))
-            return int(here.sum()) >= min(self.terms.min_available_nodes, len(stays)) and len(chosen) >= wanted
+            needed = min(self.terms.min_available_nodes, int(stays.sum()))
+            return int((here & stays).sum()) >= needed and len(chosen) >= wanted
 
         wait_for_nodes(self.exchange, enough, self.terms.min_available_nodes)
         return chosen

@@ -55,7 +55,7 @@ class FedStrategy(Strategy):
         How many nodes the run is for; those connected when it begins unless given. A node beyond them
         takes no part.
     detector
-        ``off``, ``paper``, or a detector with its parameters. An expelled node gets no more messages.
+        ``off``, ``guard``, ``paper``, or a detector with its parameters. An expelled node gets no more messages.
     checkpoint
         A run folder. A run that the folder holds already goes on after its last finished round;
         ``fedtaco report`` shows it.

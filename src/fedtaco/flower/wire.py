@@ -26,7 +26,7 @@ EXAMPLES = "num-examples"
 SECONDS = "seconds"
 ConfigValue = int | float | str | bool
 OWN_KEYS = frozenset(
-    {"phase", "run", "client", "memory-round", "method", "seed", "batch-size"}
+    {"phase", "run", "client", "memory-round", "method", "seed", "batch-size", "frozen"}
     | {"clients", "rounds", "local-steps", "local-lr", "server-lr"}
 )
 """What of a message's ``config`` is the strategy's own, beside Flower's ``server-round``."""
@@ -48,6 +48,8 @@ class Task:
     setting: Setting
     batch_size: int
     seed: int
+    frozen: str
+    """The fingerprint of the server's frozen parameters, which are not sent."""
     numbers: Mapping[str, float]
 
     def config(self) -> dict[str, ConfigValue]:
@@ -67,6 +69,7 @@ class Task:
             **rate,
             "batch-size": self.batch_size,
             "seed": self.seed,
+            "frozen": self.frozen,
             **{f"parameter.{name}": value for name, value in self.parameters.items()},
             **{f"number.{name}": value for name, value in self.numbers.items()},
         }
@@ -99,6 +102,7 @@ class Task:
             ),
             batch_size=plain["batch-size"],
             seed=plain["seed"],
+            frozen=words["frozen"],
             numbers=cast(dict[str, float], _below("number.", config)),
         )
 

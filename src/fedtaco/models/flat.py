@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -80,6 +81,15 @@ class FlatModel:
         if x.is_floating_point():
             x = x.to(self.vector.dtype)
         return x.to(self.device), y.to(self.device)
+
+    def frozen_fingerprint(self) -> str:
+        """What tells apart models whose frozen parameters differ; ``none`` where all are trained."""
+        frozen = [(name, p) for name, p in self.module.named_parameters() if not p.requires_grad]
+        digest = hashlib.sha256()
+        for name, parameter in frozen:
+            digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
+            digest.update(parameter.detach().to(HOME).reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest() if frozen else "none"
 
     def near(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Named tensors where the model is."""
