@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
@@ -107,3 +108,27 @@ def arrays(model: nn.Module) -> ArrayRecord:
 
 def run(strategy: FedStrategy, nodes: Nodes, rounds: int = 5, timeout: float = 0.2, **options: Any):
     return strategy.start(nodes, arrays(strategy.model), num_rounds=rounds, timeout=timeout, **options)
+
+
+# Replies that are tampered with
+
+
+def update(array):
+    def spoil(reply):
+        reply.content["arrays"] = ArrayRecord({"update": array})
+        return [reply]
+
+    return spoil
+
+
+def filled(value):
+    return update(Array(np.full(15, value)))
+
+
+def again(reply):
+    content = RecordDict(dict(reply.content))
+    copy = Message(content, reply_to=reply)
+    copy.metadata.__dict__.update(
+        _src_node_id=reply.metadata.src_node_id, _reply_to_message_id=reply.metadata.reply_to_message_id
+    )
+    return copy

@@ -1,0 +1,72 @@
+"""Detectors on Flower: who is expelled gets no more messages, and is no longer waited for."""
+
+from __future__ import annotations
+
+from nodes import again, filled, run, small_nodes, small_strategy
+
+from fedtaco.trust import PaperDetector
+
+HOSTILE, CLIENT, ROUNDS = 103, 2, 3
+
+
+def test_an_expelled_node_gets_no_more_messages_and_is_not_heard(lines):
+    nodes = small_nodes()
+    alphas = probe_alphas()
+    worst = max(range(5), key=lambda client: alphas[client])
+    strategy = small_strategy("taco", detector=PaperDetector(kappa=alphas[worst], max_strikes=1))
+    last_words = []
+
+    def tamper(node, reply):
+        if node == 101 + worst:
+            last_words.append(again(reply))
+            return [reply]
+        return [*last_words[-1:], reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, ROUNDS)
+    assert sum(message.metadata.dst_node_id == 101 + worst for message in nodes.sent) == 1
+    (expulsion,) = [line for line in lines if line.startswith("Round 1: ") and "is expelled" in line]
+    assert f"node {101 + worst} (client {worst}) is expelled: strikes for α at or above" in expulsion
+    records = [record for record in strategy._run.recording.history.clients if record.client == worst]
+    assert [record.expelled for record in records] == [True]
+    assert any(f"a reply of node {101 + worst} is left out, which was not asked" in line for line in lines)
+
+
+def test_an_expelled_node_may_leave():
+    nodes, alphas = small_nodes(), probe_alphas()
+    worst = max(range(5), key=lambda client: alphas[client])
+    detector = PaperDetector(kappa=alphas[worst], max_strikes=1)
+    strategy = small_strategy("taco", detector=detector, min_available_nodes=5)
+
+    def tamper(node, reply):
+        nodes.connected = [one for one in nodes.nodes if one != 101 + worst]
+        return [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, 2)
+    assert [record.cohort for record in strategy._run.recording.history] == [5, 4]
+
+
+def test_the_guard_leaves_a_freeloader_out_and_then_expels_it(lines):
+    nodes, strategy = small_nodes(), small_strategy("taco", detector="guard")
+    nodes.tamper = lambda node, reply: filled(0.0)(reply) if node == HOSTILE else [reply]
+    run(strategy, nodes, 5)
+    history = strategy._run.recording.history
+    assert [list(record.dropped.values()) for record in history] == [["the upload is zero"]] * 3 + [[], []]
+    assert [[one.action for one in record.decisions] for record in history] == [
+        ["left out"],
+        ["left out"],
+        ["expelled"],
+        [],
+        [],
+    ]
+    assert sum(message.metadata.dst_node_id == HOSTILE for message in nodes.sent) == 3
+    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
+    assert named[0] == f"Round 1: node {HOSTILE} (client {CLIENT}) is left out: the upload is zero."
+    assert named[2].endswith("is expelled: the upload is zero; it gets no more messages.")
+
+
+def probe_alphas():
+    strategy = small_strategy("taco")
+    run(strategy, small_nodes(), 1)
+    return [record.alpha for record in strategy._run.recording.history.clients]
