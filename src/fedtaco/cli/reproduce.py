@@ -80,10 +80,11 @@ def _run(preset: Any, scale: Any, folder: Path, manner: Any, *, measured: bool, 
     with ProgressBar(runs) as bar:
         result = reproduce(preset, jobs, cuts, folder, Manner(**manner), bar, measured=measured)
     grid = grid_of(result)
-    table = Table(*grid.headers, caption=result.caption, caption_justify="left")
+    table = Table(*grid.headers)
     for row in grid.rows:
         table.add_row(*row)
     console.print(table)
+    console.print(result.caption, style="dim", highlight=False)
     with storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = ", ".join(path.name for path in export(result, folder))
