@@ -163,6 +163,19 @@ def test_what_a_dataset_draws_depends_on_neither_engine_nor_the_past(method):
 
 
 @pytest.mark.parametrize("engine", ["serial", "batched"])
+def test_every_client_round_and_step_draws_its_own_samples(engine):
+    class Drawing(Jittered):
+        def __getitem__(self, place):
+            seen.append(float(torch.rand(())))
+            return self.x[place], self.y[place]
+
+    seen = []
+    train(clients=[Drawing(*part) for part in clients(2)], method="fedavg", rounds=2, engine=engine, batch_size=8)
+    rounds = seen[-2 * 2 * 4 * 8 :]
+    assert len(set(rounds)) == len(rounds)
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
 def test_a_client_with_one_sample_can_have_batch_norm(engine):
     model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     x, y = clients(1)[0]
