@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from nodes import again, filled, run, small_nodes, small_strategy
 
+from fedtaco import RunStopped
 from fedtaco.trust import PaperDetector
 
 HOSTILE, CLIENT, ROUNDS = 103, 2, 3
@@ -32,19 +34,39 @@ def test_an_expelled_node_gets_no_more_messages_and_is_not_heard(lines):
     assert any(f"a reply of node {101 + worst} is left out, which was not asked" in line for line in lines)
 
 
-def test_an_expelled_node_may_leave():
-    nodes, alphas = small_nodes(), probe_alphas()
+def expels_one(nodes, **options):
+    """A strategy that expels a client in the first round, and its node."""
+    alphas = probe_alphas()
     worst = max(range(5), key=lambda client: alphas[client])
     detector = PaperDetector(kappa=alphas[worst], max_strikes=1)
-    strategy = small_strategy("taco", detector=detector, min_available_nodes=5)
+    return small_strategy("taco", detector=detector, **options), nodes.nodes[worst]
+
+
+def leaves(nodes, gone):
+    """A node disconnects when the first round is over."""
 
     def tamper(node, reply):
-        nodes.connected = [one for one in nodes.nodes if one != 101 + worst]
+        nodes.connected = [one for one in nodes.nodes if one != gone]
         return [reply]
 
     nodes.tamper = tamper
+
+
+def test_an_expelled_node_may_leave():
+    nodes = small_nodes()
+    strategy, expelled = expels_one(nodes, min_available_nodes=5)
+    leaves(nodes, expelled)
     run(strategy, nodes, 2)
     assert [record.cohort for record in strategy._run.recording.history] == [5, 4]
+
+
+def test_an_expelled_node_does_not_stand_in_for_one_that_left():
+    nodes = small_nodes()
+    strategy, expelled = expels_one(nodes, min_available_nodes=5)
+    leaves(nodes, next(node for node in nodes.nodes if node != expelled))
+    with pytest.raises(RunStopped, match="Only 4 nodes were connected"):
+        run(strategy, nodes, 2)
+    assert [record.cohort for record in strategy._run.recording.history] == [5]
 
 
 def test_the_guard_leaves_a_freeloader_out_and_then_expels_it(lines):
