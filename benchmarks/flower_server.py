@@ -1,11 +1,13 @@
-"""``make bench-flower``: the server's step of TACO on Flower with 100 nodes and the 11 million parameters of ResNet-18.
+"""``make bench-flower``: the server's step of TACO on Flower, with 100 nodes and ResNet-18's 11 million parameters.
 
-Replies are real Flower messages, taken in one at a time and kept in a temporary file; numpy's mean is
-that of the same matrix. Both take turns.
+Replies are real Flower messages that are collected one at a time in a temporary file. The step is compared with
+numpy's mean of the same matrix; both are measured in turns. ``--nodes`` and ``--model`` run a smaller benchmark, whose
+results are printed and not stored.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -19,120 +21,142 @@ import torch
 from flwr.app import Message, Metadata
 from measure import HERE, alone, machine, ratio
 
-from fedtaco.device import quiet_torch
-from fedtaco.flower.collecting import Collecting
-from fedtaco.flower.wire import Task, reply_content
-from fedtaco.local import Reply, rehearse
-from fedtaco.methods import Setting, Taco
+from fedtaco.client import dry_run
+from fedtaco.cohort import ClientResult, CohortResults, Instructions
+from fedtaco.device import deterministic_torch
+from fedtaco.flower.replies import ReplyCollector
+from fedtaco.flower.wire import ReplyHeader, reply_records
+from fedtaco.methods import Constants, Taco
 from fedtaco.models import FlatModel, build_model
-from fedtaco.rounds import Coordinator
+from fedtaco.server import RunState, Server
 
-NODES, TURNS = 100, 3
+NODES, MODEL, TURNS = 100, "resnet18", 3
 RESULTS = HERE / "flower-results.json"
 PAGE = HERE.parent / "docs" / "flower.md"
 
 
-class Peak:
-    """The most memory of its own, and of mapped files, that this process had at one time, in MB."""
+class PeakMemory:
+    """The highest amounts of private memory and of mapped files of this process, in MB."""
 
     def __init__(self) -> None:
-        self.own = self.files = 0.0
-        self.before = self.now()[0]
-        self.watching = True
+        self.private = self.files = 0.0
+        self.private_before = self.now()[0]
+        self.running = True
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.thread.start()
 
     @staticmethod
     def now() -> tuple[float, float]:
+        """Return the private memory and the mapped files at this moment."""
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
-        own, files = (int(lines[name].split()[0]) / 1024 for name in ("RssAnon", "RssFile"))
-        return own, files
+        private, files = (int(lines[name].split()[0]) / 1024 for name in ("RssAnon", "RssFile"))
+        return private, files
 
     def watch(self) -> None:
-        while self.watching:
-            own, files = self.now()
-            self.own, self.files = max(self.own, own), max(self.files, files)
+        while self.running:
+            private, files = self.now()
+            self.private, self.files = max(self.private, private), max(self.files, files)
             sleep(0.02)
 
     def stop(self) -> None:
-        self.watching = False
+        self.running = False
         self.thread.join()
 
 
-def message(task: Task, update: torch.Tensor) -> Message:
-    """A node's reply, as it comes out of Flower."""
-    content = reply_content(task, Reply({"update": update}, {}, torch.empty(0), 1.0), 600, lost_memory=False)
-    metadata = Metadata(1, "", task.client, 0, "", "1", 0.0, 3600.0, "train")
-    return Message(content=content, metadata=metadata)
-
-
 def main() -> None:
-    flat = FlatModel(build_model("resnet18", (3, 32, 32), 10, seed=0))
-    size = flat.vector.numel()
-    setting = Setting(clients=NODES, rounds=10, local_steps=10, local_lr=0.01)
-    coordinator = Coordinator(Taco(), setting, 0, NODES)
-    state = coordinator.begin(flat.vector.clone(), flat.buffers.clone())
-    cohort = list(range(NODES))
-    order = coordinator.order(state, torch.tensor(cohort))
-    upload, _ = rehearse(coordinator.method, order, setting, {})
+    parser = argparse.ArgumentParser(description="Measure the server's step of TACO on Flower.")
+    parser.add_argument("--nodes", type=int, default=NODES, help="number of nodes")
+    parser.add_argument("--model", default=MODEL, help="the model, such as mlp for a small benchmark")
+    options = parser.parse_args()
+    found = measure(options.nodes, options.model)
+    if (options.nodes, options.model) == (NODES, MODEL):
+        RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        write_table(found)
+    print(json.dumps(found, indent=2))
+
+
+def measure(nodes: int, model: str) -> dict[str, Any]:
+    """Return what the page and the results file state."""
+    flat = FlatModel(build_model(model, (3, 32, 32), 10, seed=0))
+    constants = Constants(clients=nodes, rounds=10, local_steps=10, local_lr=0.01)
+    server = Server(Taco(), constants, 0, nodes)
+    state = server.initial_state(flat.vector.clone(), flat.buffers.clone())
+    instructions = server.train_instructions(state, torch.arange(nodes))
+    upload, _ = dry_run(server.method, instructions, constants, {})
     template = {name: tensor.to("meta") for name, tensor in upload.items()}
-    base = torch.randn(size, generator=torch.Generator().manual_seed(0))
-    peak = Peak()
-    collecting = Collecting(coordinator.method, setting, order, cohort, template, None)
-    taking = 0.0
-    for client in cohort:
-        task = Task("train", 1, "0", client, 0, "taco", {}, setting, 64, 0, {})
-        reply = message(task, base.roll(client * 1013) * (1 + client / NODES))
-        began = perf_counter()
-        reason = collecting.take(client, reply)
-        taking += perf_counter() - began
-        assert reason is None, reason
-        del reply
-        tell(f"{client + 1} of {NODES} replies taken in, {taking:.1f} s")
-    answers = collecting.answers("")
-    matrix = answers.uploads.vectors["update"]
-    steps, means = [], []
-    for turn in range(TURNS):
-        answers.uploads.__dict__.pop("geometry", None)
-        answers.uploads.__dict__.pop("move", None)
-        began = perf_counter()
-        with quiet_torch():
-            coordinator.conclude(state, order, answers)
-        steps.append(perf_counter() - began)
-        if turn == 0:
-            peak.stop()
-        began = perf_counter()
-        np.mean(matrix.numpy(), axis=0)
-        means.append(perf_counter() - began)
-        tell(f"turn {turn + 1}: step {steps[-1]:.1f} s, numpy's mean {means[-1]:.1f} s")
-    found = {
+    collector = ReplyCollector(server.method, instructions, list(range(nodes)), template, constants.local_steps, None)
+    base = torch.randn(flat.vector.shape, generator=torch.Generator().manual_seed(0))
+    peak = PeakMemory()
+    collecting_seconds = collect(collector, base)
+    results = collector.results("")
+    steps, means = time_steps(server, state, instructions, results, peak)
+    return {
         "machine": machine(),
-        "nodes": NODES,
-        "parameters": size,
-        "uploads_mb": round(matrix.nbytes / 1e6),
-        "own_memory_mb": round(peak.own),
-        "own_memory_before_mb": round(peak.before),
+        "nodes": nodes,
+        "parameters": flat.vector.numel(),
+        "uploads_mb": round(results.vectors["update"].nbytes / 1e6),
+        "own_memory_mb": round(peak.private),
+        "own_memory_before_mb": round(peak.private_before),
         "mapped_files_mb": round(peak.files),
-        "taking_in_seconds": round(taking, 1),
+        "taking_in_seconds": round(collecting_seconds, 1),
         "step_seconds": round(statistics.median(steps), 1),
         "numpy_mean_seconds": round(statistics.median(means), 1),
         "step_over_numpy": ratio(steps, means),
     }
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    write_table(found)
-    print(json.dumps(found, indent=2))
+
+
+def collect(collector: ReplyCollector, base: torch.Tensor) -> float:
+    """Collect one reply per node, each a variation of ``base``; return the seconds it took."""
+    cohort, seconds = collector.cohort, 0.0
+    for client in cohort:
+        reply = make_reply(client, base.roll(client * 1013) * (1 + client / len(cohort)))
+        started = perf_counter()
+        reason = collector.take(client, reply)
+        seconds += perf_counter() - started
+        assert reason is None, reason
+        del reply
+        show_progress(f"{client + 1} of {len(cohort)} replies collected, {seconds:.1f} s")
+    return seconds
+
+
+def make_reply(client: int, update: torch.Tensor) -> Message:
+    """Return a node's reply as Flower delivers it."""
+    header = ReplyHeader("train", 1, client, lost_memory=False)
+    content = reply_records(header, ClientResult({"update": update}, {}, torch.empty(0), 1.0), 600)
+    metadata = Metadata(1, "", client, 0, "", "1", 0.0, 3600.0, "train")
+    reply: Message = Message(content=content, metadata=metadata)  # type: ignore[call-overload]  # as Flower itself does
+    return reply
+
+
+def time_steps(
+    server: Server, state: RunState, instructions: Instructions, results: CohortResults, peak: PeakMemory
+) -> tuple[list[float], list[float]]:
+    """Return the seconds of the server's step and of numpy's mean, measured in turns."""
+    steps, means = [], []
+    for turn in range(TURNS):
+        started = perf_counter()
+        with deterministic_torch():
+            server.conclude(state, instructions, results)
+        steps.append(perf_counter() - started)
+        if turn == 0:
+            peak.stop()
+        started = perf_counter()
+        np.mean(results.vectors["update"].numpy(), axis=0)
+        means.append(perf_counter() - started)
+        show_progress(f"turn {turn + 1}: step {steps[-1]:.1f} s, numpy's mean {means[-1]:.1f} s")
+    return steps, means
 
 
 def write_table(found: dict[str, Any]) -> None:
-    """Into the page, between its markers."""
+    """Write the table of docs/flower.md, between its markers."""
     times = found["step_over_numpy"]
     rows = {
-        "memory of its own, at most": f"{found['own_memory_mb']} MB, of which {found['own_memory_before_mb']} before",
-        "pages of the file in memory, which the system may take back": f"{found['mapped_files_mb']:,} MB",
-        "taking in 100 replies, one after another": f"{found['taking_in_seconds']} s",
-        "TACO's step: norms, cosines, α, weights, the weighted sum": f"{found['step_seconds']} s",
+        "private memory at its peak": f"{found['own_memory_mb']} MB, of which {found['own_memory_before_mb']} before",
+        "pages of the temporary file in memory, which the system can reclaim": f"{found['mapped_files_mb']:,} MB",
+        f"collecting {found['nodes']} replies, one at a time": f"{found['taking_in_seconds']} s",
+        "TACO's step: norms, cosines, α, weights and the weighted sum": f"{found['step_seconds']} s",
         "numpy's mean of the same matrix": f"{found['numpy_mean_seconds']} s",
-        "the step over numpy's mean, median and quartiles": f"{times['median']}× ({times['low']} to {times['high']})",
+        "ratio of the two, median and quartiles": f"{times['median']}× ({times['low']} to {times['high']})",
     }
     lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
     page = PAGE.read_text(encoding="utf-8")
@@ -142,7 +166,7 @@ def write_table(found: dict[str, Any]) -> None:
     PAGE.write_text(text, encoding="utf-8")
 
 
-def tell(line: str) -> None:
+def show_progress(line: str) -> None:
     print(f"\r{line:<70}", end="", file=sys.stderr, flush=True)
 
 

@@ -23,10 +23,10 @@ from work import CASES, Case, memory_mb
 
 from fedtaco import trust
 from fedtaco.data import TensorSamples, load_dataset
-from fedtaco.experiment.config import Training
+from fedtaco.runs.config import Training
 from fedtaco.experiment.training import assemble
-from fedtaco.local import Assignment, Job, Plan, Worker
-from fedtaco.methods import PAPER_METHODS, Broadcast, Method, Server, Setting, Stem, Taco, Uploads
+from fedtaco.client import Instructions, Job, ClientConfig, ClientRunner
+from fedtaco.methods import PAPER_METHODS, Broadcast, Method, ServerState, Constants, Stem, Taco, Uploads
 from fedtaco.models import FlatModel, build_model
 
 RESULTS = HERE / "results.json"
@@ -87,13 +87,13 @@ def methods(turns: int) -> dict[str, Any]:
 def _steps(name: str, shape: tuple[int, ...], count: int, turns: int) -> dict[str, Any]:
     model = FlatModel(build_model(name, shape, 10, seed=0))
     samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
-    setting = Setting(2, 10, count, 0.01)
-    worker = Worker(model, [samples], Plan(setting, 64, cross_entropy, 0))
+    constants = Constants(2, 10, count, 0.01)
+    runner = ClientRunner(model, [samples], ClientConfig(constants, 64, cross_entropy, 0))
 
     def step(method: Method) -> float:
-        server = Server(model.vector.clone(), method.server_memory(model.vector, setting))
-        order = Assignment("train", 1, method.broadcast(server, torch.tensor([0, 1])), model.buffers.clone())
-        reply = worker.run(method, order, Job(0, 0, count, method.client_memory(model.vector, setting)))
+        server = ServerState(model.vector.clone(), method.server_memory(model.vector, constants))
+        order = Instructions("train", 1, method.broadcast(server, torch.tensor([0, 1])), model.buffers.clone())
+        reply = runner.run(method, order, Job(0, 0, count, method.client_memory(model.vector, constants)))
         assert reply.seconds is not None
         return 1000 * reply.seconds / count
 
@@ -110,9 +110,9 @@ def server(turns: int) -> dict[str, Any]:
     results = {}
     for rows, columns, copies in ((20, 44_426, 24), (100, 1_000_000, 1), (1000, 44_426, 2)):
         matrices = cycle([torch.randn(rows, columns) for _ in range(copies)])
-        setting = Setting(rows, 10, 10, 0.01)
+        constants = Constants(rows, 10, 10, 0.01)
         taco, weights = Taco(), torch.zeros(columns)
-        state = Server(weights, taco.server_memory(weights, setting))
+        state = ServerState(weights, taco.server_memory(weights, constants))
 
         def timed(work: Callable[[torch.Tensor], object], matrices: Any = matrices) -> float:
             matrix = next(matrices)
@@ -120,18 +120,18 @@ def server(turns: int) -> dict[str, Any]:
             work(matrix)
             return 1000 * (perf_counter() - began)
 
-        def uploads_of(matrix: torch.Tensor, setting: Setting = setting) -> Uploads:
+        def uploads_of(matrix: torch.Tensor, constants: Constants = constants) -> Uploads:
             count = len(matrix)
             shares = torch.full((count,), 1 / count, dtype=torch.float64)
-            return Uploads(setting, torch.arange(count), {"update": matrix}, torch.full((count,), 10), shares)
+            return Uploads(constants, torch.arange(count), {"update": matrix}, torch.full((count,), 10), shares)
 
-        def step(matrix: torch.Tensor, state: Server = state, taco: Taco = taco) -> torch.Tensor:
+        def step(matrix: torch.Tensor, state: ServerState = state, taco: Taco = taco) -> torch.Tensor:
             """Norms, cosines, α, weights and the weighted sum."""
             uploads = uploads_of(matrix)
-            uploads.weights = taco.weigh(state, uploads)
-            return uploads.move
+            uploads.aggregation_weights = taco.weigh(state, uploads)
+            return uploads.mean_update
 
-        judge = Judging(taco.broadcast(state, torch.arange(rows)), setting)
+        judge = Judging(taco.broadcast(state, torch.arange(rows)), constants)
 
         def guard(matrix: torch.Tensor, judge: Judging = judge) -> None:
             judge(uploads_of(matrix))
@@ -152,17 +152,17 @@ def server(turns: int) -> dict[str, Any]:
 class Judging:
     """A guard in the midst of a run: twenty moves are known."""
 
-    def __init__(self, sent: Broadcast, setting: Setting) -> None:
+    def __init__(self, sent: Broadcast, constants: Constants) -> None:
         self.sent, self.guard, self.round = sent, trust.Guard(), 0
-        self.memory = self.guard.begin(sent.start, setting)
+        self.memory = self.guard.begin(sent.start, constants)
         two = {"update": torch.randn(2, len(sent.start))}
         for _ in range(20):
-            self(Uploads(setting, torch.arange(2), two, torch.ones(2), torch.ones(2)))
+            self(Uploads(constants, torch.arange(2), two, torch.ones(2), torch.ones(2)))
 
     def __call__(self, uploads: Uploads) -> None:
         self.round += 1
         sent = replace(self.sent, start=self.sent.start + self.round**2)
-        case = trust.Case(sent, torch.arange(uploads.setting.clients), uploads, self.round, partial=False)
+        case = trust.Case(sent, torch.arange(uploads.constants.clients), uploads, self.round, partial=False)
         self.memory = self.guard.judge(self.memory, case).memory
 
 
@@ -176,8 +176,8 @@ def small_runs(turns: int) -> dict[str, Any]:
         def whole(engine: Any, parts: Any = parts, rounds: int = rounds, steps: int = steps) -> float:
             began = perf_counter()
             settings = Training(rounds=rounds, local_steps=steps, engine=engine)
-            federation, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, digits.test)
-            for _ in federation.rounds(federation.begin()):
+            simulator, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, digits.test)
+            for _ in simulator.rounds(simulator.begin()):
                 pass
             return perf_counter() - began
 
@@ -223,9 +223,9 @@ def growth() -> dict[str, Any]:
             digits.train.subset(torch.randperm(len(digits.train), generator=generator)[:64]) for _ in range(clients)
         ]
         settings = Training(rounds=9, local_steps=10, participation=participation)
-        federation, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, None)
+        simulator, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, None)
         stamps = []
-        for outcome in federation.rounds(federation.begin()):
+        for outcome in simulator.rounds(simulator.begin()):
             stamps.append(perf_counter())
             held = memory_mb() if outcome.state.round == settings.rounds else 0.0
         seconds = statistics.median(after - before for before, after in pairwise(stamps))

@@ -1,7 +1,7 @@
-"""A Flower federation on this machine: a SuperLink and SuperNodes on 127.0.0.1, with TLS and keys made on the spot.
+"""A Flower federation on this machine: a SuperLink and SuperNodes on 127.0.0.1, with new certificates and keys.
 
-``with Loopback(folder) as federation`` starts the SuperLink; whatever it starts, or is started through it, has ended
-when the block does.
+``with Loopback(folder) as federation`` starts the SuperLink; every process started by it or through it has ended
+when the block ends.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 BIN = Path(sys.executable).parent
-ASK_EVERY = 20.0
-QUIET = {
+STATUS_EVERY = 20.0
+"""Seconds between two requests for the status of a run."""
+ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -37,7 +38,15 @@ QUIET = {
 
 
 class Loopback:
-    """A SuperLink with a certificate of its own authority, and as many nodes as are started."""
+    """A SuperLink with TLS, and the nodes that are started.
+
+    Parameters
+    ----------
+    folder
+        Where keys, certificates, logs and Flower's own files are written.
+    **environment
+        Further environment variables of all processes.
+    """
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
@@ -46,7 +55,7 @@ class Loopback:
         self.home = folder / "home"
         self.environment = {
             **os.environ,
-            **QUIET,
+            **ENVIRONMENT,
             **environment,
             "FLWR_HOME": str(self.home),
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -74,6 +83,7 @@ class Loopback:
     # Processes
 
     def start_superlink(self) -> None:
+        """Start the SuperLink and wait until it accepts connections."""
         self._start(
             "superlink",
             "flower-superlink",
@@ -82,22 +92,22 @@ class Loopback:
             *self._certificate(),
         )
 
-        def listens() -> bool:
+        def is_listening() -> bool:
             if self.processes["superlink"].poll() is not None:
                 raise RuntimeError(f"The SuperLink has ended: {tail(self.log_of('superlink'))}")
             return is_open(self.port)
 
-        wait_until(listens, 120, "the SuperLink to listen", self.log_of("superlink"))
+        wait_until(is_listening, 120, "the SuperLink to listen", self.log_of("superlink"))
 
     def register(self, name: str) -> None:
-        """Make a key for a node and tell the SuperLink about it."""
+        """Create a node's key and register it with the SuperLink."""
         write_key(self.folder / name)
         answer = self.flwr("supernode", "register", str(self.folder / f"{name}.pub"), "lab")
         self.node_ids[name] = int(answer["node-id"])
 
-    def start_node(self, name: str, config: str, *, trusting: bool = True) -> None:
-        """Start the SuperNode whose key has this name; ``trusting`` it knows the authority's certificate."""
-        authority = ("--root-certificates", str(self.folder / "ca.crt")) if trusting else ()
+    def start_node(self, name: str, config: str, *, with_certificate: bool = True) -> None:
+        """Start the SuperNode whose key has this name, with or without the certificate of the authority."""
+        authority = ("--root-certificates", str(self.folder / "ca.crt")) if with_certificate else ()
         self._start(
             name,
             "flower-supernode",
@@ -108,32 +118,35 @@ class Loopback:
         )
 
     def start_nodes(self, count: int) -> None:
-        """Register and start nodes, each with its part of the data and a folder for its memory."""
+        """Register and start nodes, each with its own partition of the data and a folder for its memory."""
         for place in range(count):
             self.register(f"node{place}")
         for place in range(count):
-            self.start_node(f"node{place}", self.config_of(place, count))
+            self.start_node(f"node{place}", self.node_config(place, count))
         self.wait_for_nodes(count)
 
-    def config_of(self, place: int, count: int) -> str:
+    def node_config(self, place: int, count: int) -> str:
+        """Return the ``--node-config`` of a node."""
         return f'partition-id={place} num-partitions={count} memory-dir="{self.folder}/memory{place}"'
 
     def wait_for_nodes(self, count: int) -> None:
+        """Wait until so many nodes are online."""
         wait_until(lambda: len(self.online()) >= count, 150, f"{count} nodes", self.log_of("superlink"))
 
     def online(self) -> list[int]:
+        """Return the ids of the nodes that are online."""
         nodes = self.flwr("supernode", "list", "lab")["nodes"]
         return [int(node["node-id"]) for node in nodes if node["status"] == "online"]
 
     def kill(self, name: str) -> None:
-        """End a process and all that it started at once, as a power cut would."""
+        """Kill a process and its descendants without warning."""
         process = self.processes.pop(name)
         for pid in [process.pid, *descendants(process.pid)]:
-            end(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         process.wait()
 
     def stop_all(self) -> None:
-        """Ask all that was started to end, and end by force what does not."""
+        """Terminate all processes of this federation; kill those that are left after ten seconds."""
         for process in self.processes.values():
             process.terminate()
         deadline = time.monotonic() + 10
@@ -142,59 +155,63 @@ class Loopback:
             time.sleep(0.2)
         while left := self.alive():
             for pid in left:
-                end(pid, signal.SIGKILL)
+                send_signal(pid, signal.SIGKILL)
             self._reap()
             time.sleep(0.1)
         self.processes.clear()
 
     def alive(self) -> list[int]:
-        """The processes of this federation, whoever their parent is now: they carry its folder in their environment."""
-        mark = f"FLWR_HOME={self.home}".encode()
-        return [pid for pid in all_processes() if mark in read_bytes(pid, "environ").split(b"\0")]
+        """Return the processes of this federation, recognised by its folder in their environment."""
+        own_home = f"FLWR_HOME={self.home}".encode()
+        return [pid for pid in all_processes() if own_home in read_process_file(pid, "environ").split(b"\0")]
 
     def _reap(self) -> None:
         for process in self.processes.values():
             process.poll()
 
     def log_of(self, name: str) -> Path:
+        """Return the log file of a process."""
         return self.folder / f"{name}.log"
 
     # Runs
 
     def run(self, app: Path, **config: Any) -> int:
-        """Start a run of an app; its number."""
+        """Start a run of an app with this run configuration; return its id."""
         pairs = " ".join(f"{key.replace('_', '-')}={json.dumps(value)}" for key, value in config.items())
         return int(self.flwr("run", str(app), "lab", "--run-config", pairs)["run-id"])
 
     def status(self, run_id: int) -> str:
+        """Return the status of a run, such as ``finished:completed``."""
         return str(self.flwr("ls", "lab", "--run-id", str(run_id))["runs"][0]["status"])
 
-    def wait_for_run(self, run_id: int, timeout: float, tell: Callable[[str], None] | None = None) -> str:
-        """Wait until a run has ended; how it did. ``tell`` hears which replies came meanwhile.
+    def wait_for_run(self, run_id: int, timeout: float, on_reply: Callable[[int], None] | None = None) -> str:
+        """Wait until a run has ended; return its status.
 
-        Asking Flower takes seconds, so its log is looked at between two questions.
+        ``on_reply`` is called with the id of each node whose reply has arrived. A request for the status takes
+        seconds, so the SuperLink's log is read in between.
         """
-        deadline, ask_at, heard = time.monotonic() + timeout, time.monotonic() + ASK_EVERY, 0
+        deadline, next_status, reported = time.monotonic() + timeout, time.monotonic() + STATUS_EVERY, 0
         while True:
             log = self.log_of("superlink").read_text(errors="replace")
             replies = re.findall(r"Push replies from node_id=(\d+)", log)
-            for node in replies[heard:] if tell else ():
-                tell(f"A reply of node {node} is there.")
-            heard = len(replies)
-            if re.search(rf"Finished task \d+ of run {run_id}", log) or time.monotonic() > ask_at:
-                ask_at = time.monotonic() + ASK_EVERY
+            if on_reply is not None:
+                for node in replies[reported:]:
+                    on_reply(int(node))
+            reported = len(replies)
+            if re.search(rf"Finished task \d+ of run {run_id}", log) or time.monotonic() > next_status:
+                next_status = time.monotonic() + STATUS_EVERY
                 if (status := self.status(run_id)).startswith("finished"):
                     return status
             if time.monotonic() > deadline:
-                raise TimeoutError(f"The run has not ended in {timeout} seconds: {self.said(run_id)}")
+                raise TimeoutError(f"The run has not ended after {timeout} seconds: {self.run_log(run_id)}")
             time.sleep(0.5)
 
-    def said(self, run_id: int) -> str:
-        """What the server app said in a run."""
+    def run_log(self, run_id: int) -> str:
+        """Return the log of the server app in a run."""
         return self._flwr("log", str(run_id), "lab", "--show").stdout
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
-        """Flower's own command line, answering in JSON."""
+        """Run a command of Flower's command line and return its JSON output."""
         done = self._flwr(*arguments, "--format", "json")
         try:
             answer: dict[str, Any] = json.loads(done.stdout)
@@ -232,22 +249,25 @@ class Loopback:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a port that no process listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
 
 
 def is_open(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+    """Return whether a process listens on a port."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def all_processes() -> list[int]:
+    """Return the ids of all processes on this machine."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
 
 
-def read_bytes(pid: int, file: str) -> bytes:
-    """A file of a process; empty where there is none any more."""
+def read_process_file(pid: int, file: str) -> bytes:
+    """Read a file of ``/proc``; return nothing if the process has ended."""
     try:
         return Path(f"/proc/{pid}/{file}").read_bytes()
     except OSError:
@@ -255,31 +275,34 @@ def read_bytes(pid: int, file: str) -> bytes:
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of a process, their children, and so on."""
-    parents = {other: read_bytes(other, "stat").rpartition(b")")[2].split()[1:2] for other in all_processes()}
+    """Return the children of a process, their children, and so on."""
+    parents = {other: read_process_file(other, "stat").rpartition(b")")[2].split()[1:2] for other in all_processes()}
     children = [other for other, parent in parents.items() if parent == [str(pid).encode()]]
     return [*children, *(further for child in children for further in descendants(child))]
 
 
-def end(pid: int, how: signal.Signals) -> None:
+def send_signal(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process, unless it has ended."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, how)
+        os.kill(pid, number)
 
 
 def wait_until(holds: Callable[[], bool], timeout: float, what: str, log: Path) -> None:
+    """Wait until a condition holds; raise TimeoutError with the end of the log if it does not."""
     deadline = time.monotonic() + timeout
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"Waited {timeout} seconds in vain for {what}: {tail(log)}")
+            raise TimeoutError(f"Waited {timeout} seconds for {what}: {tail(log)}")
         time.sleep(0.5)
 
 
 def tail(log: Path) -> str:
+    """Return the last lines of a log file."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-40:])
 
 
 def write_certificates(folder: Path) -> None:
-    """An authority, and a certificate of it for 127.0.0.1."""
+    """Write the certificate of a new authority, and one that it signed for 127.0.0.1."""
     authority_key, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     authority = _certificate(authority_key, "fedtaco loopback authority", authority_key, None)
     certificate = _certificate(key, "127.0.0.1", authority_key, authority.subject)
@@ -310,12 +333,13 @@ def _certificate(
 
 
 def write_key(path: Path) -> None:
-    """A node's key pair, as OpenSSH writes them."""
+    """Write a node's key pair in OpenSSH's format."""
     key = ec.generate_private_key(ec.SECP384R1())
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
 
 
 def write_secret(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read."""
     path.touch(mode=0o600)
     path.write_bytes(content)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fedtaco.methods import Broadcast, Cost, Method, Stem, parameter
+from fedtaco.methods import Broadcast, Cost, Method, Stem
+from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class FedNova(Method):
     summary = "normalises uploads by their steps"
 
     def aggregate(self, server, uploads):
-        per_step = uploads.weights / uploads.steps
+        per_step = uploads.aggregation_weights / uploads.steps
         mean_direction = (per_step.to(server.weights)[:, None] * uploads.vectors["update"]).sum(0)
         return server.moved(uploads.effective_steps * mean_direction)
 
@@ -35,7 +36,7 @@ class MimeLite(Method):
     cost = Cost(full_passes=1, vector_ops=1, down=2, up=2)
     beta: float = parameter(0.9, "momentum", low=0, high=1)
 
-    def server_memory(self, weights, setting):
+    def server_memory(self, weights, constants):
         return {"momentum": torch.zeros_like(weights)}
 
     def broadcast(self, server, cohort):
@@ -52,7 +53,7 @@ class MimeLite(Method):
 
     def aggregate(self, server, uploads):
         momentum = (1 - self.beta) * uploads.average("gradient") + self.beta * server.memory["momentum"]
-        return super().aggregate(server, uploads).remembering(momentum=momentum)
+        return super().aggregate(server, uploads).with_memory(momentum=momentum)
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,15 @@ class Mime(MimeLite):
     cost = Cost(gradients=2, full_passes=1, vector_ops=3, down=4, up=2)
     surveys = True
 
-    def server_memory(self, weights, setting):
-        return {**super().server_memory(weights, setting), "mean_gradient": torch.zeros_like(weights)}
+    def server_memory(self, weights, constants):
+        return {**super().server_memory(weights, constants), "mean_gradient": torch.zeros_like(weights)}
 
     def survey(self, local):
         return {"gradient": local.full_gradient(local.start)}
 
     def absorb(self, server, uploads):
-        uploads.weights = uploads.shares
-        return server.remembering(mean_gradient=uploads.average("gradient"))
+        uploads.aggregation_weights = uploads.shares
+        return server.with_memory(mean_gradient=uploads.average("gradient"))
 
     def broadcast(self, server, cohort):
         return Broadcast(server.weights, vectors={n: server.memory[n] for n in ("momentum", "mean_gradient")})
@@ -86,7 +87,7 @@ class Mime(MimeLite):
 
     def aggregate(self, server, uploads):
         momentum = (1 - self.beta) * server.memory["mean_gradient"] + self.beta * server.memory["momentum"]
-        return Method.aggregate(self, server, uploads).remembering(momentum=momentum)
+        return Method.aggregate(self, server, uploads).with_memory(momentum=momentum)
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,10 @@ class CarriedStem(Stem):
     summary = "carries momentum over rounds"
     cost = Cost(gradients=2, vector_ops=4, memory=1, down=2, up=2)
 
-    def server_memory(self, weights, setting):
+    def server_memory(self, weights, constants):
         return {"momentum": torch.zeros_like(weights)}
 
-    def client_memory(self, weights, setting):
+    def client_memory(self, weights, constants):
         return {"point": torch.zeros_like(weights), "seen": weights.new_zeros(1)}
 
     def broadcast(self, server, cohort):
@@ -123,7 +124,7 @@ class CarriedStem(Stem):
         return upload, {"point": local.carry["point"], "seen": torch.ones_like(local.memory["seen"])}
 
     def aggregate(self, server, uploads):
-        return super().aggregate(server, uploads).remembering(momentum=uploads.average("momentum"))
+        return super().aggregate(server, uploads).with_memory(momentum=uploads.average("momentum"))
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Quantised(Method):
     summary = "sends eight bits a number"
     cost = Cost(memory=1, up=0.2)
 
-    def client_memory(self, weights, setting):
+    def client_memory(self, weights, constants):
         return {"lost": torch.zeros_like(weights)}
 
     def finish(self, update, local):

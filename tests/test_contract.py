@@ -9,8 +9,9 @@ import torch
 from sketches import SKETCHES
 
 from fedtaco import InvalidInput
-from fedtaco.methods import METHODS, FedAvg, FedProxTaco, Method, ScaffoldTaco, Stem, Taco, parameter
-from fedtaco.testing import CONTRACT, check_method
+from fedtaco.methods import METHODS, FedAvg, FedProxTaco, Method, ScaffoldTaco, Stem, Taco
+from fedtaco.parameters import parameter
+from fedtaco.testing import METHOD_CONTRACT, check_method
 
 SUBJECTS: list[Method] = [
     *(kind() for kind in METHODS.values()),
@@ -25,7 +26,7 @@ SUBJECTS: list[Method] = [
 ]
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", METHOD_CONTRACT, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("method", SUBJECTS, ids=str)
 def test_method_keeps_the_contract(method, check):
     check(method)
@@ -45,7 +46,7 @@ class Forgetful(Method):
     name = "forgetful"
     summary = "declares a memory and drops it"
 
-    def client_memory(self, weights, setting):
+    def client_memory(self, weights, constants):
         return {"last": torch.zeros_like(weights)}
 
     def finish(self, update, local):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from fedtaco.data import TensorSamples
-from fedtaco.experiment.config import Training
+from fedtaco.runs.config import Training
 from fedtaco.experiment.training import assemble
 from fedtaco.methods import FedAvg
 from fedtaco.models import build_model
@@ -22,7 +22,7 @@ settings = Training(
     rounds=case.rounds + 1, local_steps=case.steps, batch_size=case.batch, local_lr=LOCAL_LR, engine=engine
 )
 model = build_model(case.name, case.shape, case.classes, seed=0)
-federation, choice = assemble(settings, FedAvg(), model, clients, None)
-rounds = federation.rounds(federation.begin())
+simulator, choice = assemble(settings, FedAvg(), model, clients, None)
+rounds = simulator.rounds(simulator.begin())
 report(case, lambda: next(rounds) and None)
 rounds.close()

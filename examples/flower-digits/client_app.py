@@ -1,4 +1,4 @@
-"""The client: what a node does when the server asks it to train."""
+"""The client app: trains on the data of its node when the server asks for it."""
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp

@@ -1,4 +1,4 @@
-"""The server: any of fedtaco's methods, evaluated on the test digits after every round."""
+"""The server app: runs one of fedtaco's methods and evaluates the model on the test digits after every round."""
 
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
@@ -25,7 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         dataset="digits",
     )
 
-    def measure(_: int, arrays: ArrayRecord) -> MetricRecord:
+    def global_evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
         model.load_state_dict(arrays.to_torch_state_dict())
         return MetricRecord(evaluate(model))
 
@@ -33,5 +33,5 @@ def main(grid: Grid, context: Context) -> None:
         grid=grid,
         initial_arrays=ArrayRecord(model.state_dict()),
         num_rounds=config["num-server-rounds"],
-        evaluate_fn=measure,
+        evaluate_fn=global_evaluate,
     )

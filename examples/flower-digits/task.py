@@ -1,4 +1,4 @@
-"""What is learnt: a small network on scikit-learn's handwritten digits, each node with labels of its own."""
+"""The task: a small network on scikit-learn's handwritten digits, with different labels on each node."""
 
 import torch
 from torch import nn
@@ -9,18 +9,18 @@ from fedtaco.data import load_dataset
 
 
 def net() -> nn.Module:
-    """The network, with the same first weights wherever it is built."""
+    """Return the network, with the same initial weights on every machine."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
 def load_data(partition: int, partitions: int):
-    """This node's part of the training digits; a node of your own reads its own data here instead."""
+    """Return this node's part of the training digits; in your own app, load the node's own data here."""
     return split(load_dataset("digits").train, "dirichlet:0.5", partitions)[partition]
 
 
 def evaluate(model: nn.Module) -> dict[str, float]:
-    """Accuracy and loss on the test digits."""
+    """Return accuracy and loss on the test digits."""
     test = load_dataset("digits").test
     x, y = test.batch(torch.arange(len(test)))
     with torch.no_grad():

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedtaco.data import split
     from fedtaco.errors import InvalidInput, RunStopped
-    from fedtaco.experiment import Experiment, Result, load, load_model, run, save_model, train
+    from fedtaco.experiment import ExperimentConfig, Result, load, load_model, run, save_model, train
     from fedtaco.methods import (
         METHODS,
         Cost,
-        FedAcg,
+        FedACG,
         FedAvg,
         FedProx,
         FoolsGold,
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
         Scaffold,
         Stem,
         Taco,
-        parameter,
     )
+    from fedtaco.parameters import parameter
     from fedtaco.records import ClientRecord, History, RoundRecord
 
-__version__ = "0.1.0"
+from fedtaco.version import __version__
 
 __all__ = [
     "METHODS",
     "ClientRecord",
     "Cost",
-    "Experiment",
-    "FedAcg",
+    "ExperimentConfig",
+    "FedACG",
     "FedAvg",
     "FedProx",
     "FoolsGold",
@@ -54,10 +54,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when first used, so that ``fedtaco --help`` need not wait for torch."""
+    """Import a name when it is first used, so that ``fedtaco --help`` need not wait for torch."""
     if name in __all__:
-        for room in ("errors", "records", "methods", "data", "experiment"):
-            module = import_module(f"fedtaco.{room}")
+        for package in ("errors", "parameters", "records", "methods", "data", "experiment"):
+            module = import_module(f"fedtaco.{package}")
             if hasattr(module, name):
                 return getattr(module, name)
     raise AttributeError(f"module 'fedtaco' has no attribute '{name}'")

@@ -1,4 +1,4 @@
-"""Where models compute. Servers, uploads and memories are at home on the CPU; only a model and its batches travel."""
+"""Devices. A model and its batches may be on an accelerator; the server, uploads and memories are on the CPU."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from fedtaco.errors import InvalidInput, unknown
 
 DEVICES = ("cpu", "cuda", "mps", "auto")
-HOME = torch.device("cpu")
+CPU = torch.device("cpu")
 
 
 def choose_device(name: str) -> torch.device:
-    """The named device; ``auto`` is the machine's accelerator if it has one.
+    """Return a device by name; ``auto`` is the machine's accelerator if it has one.
 
     >>> choose_device("cpu")
     device(type='cpu')
@@ -22,23 +22,23 @@ def choose_device(name: str) -> torch.device:
     if name not in DEVICES:
         raise unknown("device", name, DEVICES)
     if name == "cpu":
-        return HOME
+        return CPU
     found = torch.accelerator.current_accelerator(check_available=True)
     if name == "auto":
-        return HOME if found is None or found.type not in DEVICES else found
+        return CPU if found is None or found.type not in DEVICES else found
     if found is None or found.type != name:
         raise InvalidInput(f"device is '{name}', but torch finds none here; use --device cpu, or auto.")
     return found
 
 
-def wait_for(device: torch.device) -> None:
-    """Until all that was asked of an accelerator is done, so that a clock tells the truth."""
+def synchronize(device: torch.device) -> None:
+    """Wait until an accelerator has finished its work, so that a clock measures all of it."""
     if device.type in ("cuda", "mps"):
         torch.accelerator.synchronize(device)
 
 
-def draw_from(seed: int, device: torch.device) -> None:
-    """Let what a model draws next, as dropout does, follow from ``seed``."""
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed torch's generators, from which dropout and the like draw."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
@@ -47,8 +47,8 @@ def draw_from(seed: int, device: torch.device) -> None:
 
 
 @contextmanager
-def quiet_torch() -> Iterator[None]:
-    """One thread, so that sums do not depend on the machine, and the caller's generator left alone."""
+def deterministic_torch() -> Iterator[None]:
+    """Use one thread, so that sums do not depend on the machine, and restore the caller's generator afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""How good a model is on samples it was not trained on."""
+"""Accuracy and loss of a model on samples it was not trained on."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean loss, and the fraction of targets classified right (``None`` where there are no classes to choose from)."""
+    """Mean loss and accuracy; accuracy is ``None`` if the targets are not classes."""
 
     loss: float | None
     accuracy: float | None
     class_accuracy: list[float | None] | None = None
-    """The same for the samples of each class; ``None`` for a class of which there are none."""
+    """Accuracy on the samples of each class; ``None`` for a class without samples."""
 
 
 def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, buffers: Tensor) -> Evaluation:
-    """Evaluate these weights; the model's own are overwritten."""
+    """Evaluate a model with these weights, which overwrite its own."""
     model.load(weights, buffers)
     model.module.eval()
-    total, targets, right = 0.0, [], []
+    total, targets, correct = 0.0, [], []
     with torch.no_grad():
         for part in torch.split(torch.arange(len(samples)), BATCH):
-            x, y = model.adopt(samples.batch(part))
+            x, y = model.move_batch(samples.batch(part))
             prediction = model.module(x)
             total += float(loss(prediction, y)) * len(part)
             if not y.is_floating_point():
-                chosen, labelled = _chosen(prediction, y), y >= 0
-                if chosen is None:
+                predicted, labelled = _predicted_classes(prediction, y), y >= 0
+                if predicted is None:
                     continue
                 targets.append(y[labelled])
-                right.append((chosen == y)[labelled])
+                correct.append((predicted == y)[labelled])
     mean_loss = total / len(samples)
-    return _classified(mean_loss, torch.cat(targets), torch.cat(right)) if targets else Evaluation(mean_loss, None)
+    return _by_class(mean_loss, torch.cat(targets), torch.cat(correct)) if targets else Evaluation(mean_loss, None)
 
 
-def _chosen(prediction: Tensor, y: Tensor) -> Tensor | None:
-    """The class that gets the most, for each target; ``None`` where predictions are no numbers for several classes.
+def _predicted_classes(prediction: Tensor, y: Tensor) -> Tensor | None:
+    """Return the class with the highest score for each target; ``None`` if predictions are not class scores.
 
-    Classes lie in the second dimension, as cross entropy has them, or in the last one.
+    Classes are in the second dimension, as cross entropy expects them, or in the last one.
     """
     for dim in (1, -1):
         if prediction.ndim == y.ndim + 1 and prediction.shape[dim] > 1:
-            chosen = prediction.argmax(dim)
-            if chosen.shape == y.shape:
-                return chosen
+            predicted = prediction.argmax(dim)
+            if predicted.shape == y.shape:
+                return predicted
     return None
 
 
-def _classified(mean_loss: float, targets: Tensor, right: Tensor) -> Evaluation:
-    hits = targets[right]
-    held = targets.bincount().tolist()
-    hit = hits.bincount(minlength=len(held)).tolist()
-    by_class = [own / count if count else None for own, count in zip(hit, held, strict=True)]
+def _by_class(mean_loss: float, targets: Tensor, correct: Tensor) -> Evaluation:
+    hits = targets[correct]
+    counts = targets.bincount().tolist()
+    hit_counts = hits.bincount(minlength=len(counts)).tolist()
+    by_class = [own / count if count else None for own, count in zip(hit_counts, counts, strict=True)]
     return Evaluation(mean_loss, len(hits) / len(targets), by_class)

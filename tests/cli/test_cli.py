@@ -85,7 +85,7 @@ def test_a_diverging_run_exits_with_3_and_keeps_its_records(fedtaco, tmp_path):
     assert done.returncode == 3
     assert "Round 1 of fedprox" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "is in x." in done.stderr
+    assert "are in x." in done.stderr
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["stopped"]
 
 
@@ -98,14 +98,14 @@ def test_compare_refuses_what_it_cannot_do(fedtaco, tmp_path):
 
 
 def test_the_table_says_what_happened(fedtaco):
-    strict = ["--detector", "paper", "--set", "taco.kappa=0.5", "--set", "taco.max_strikes=2"]
+    strict = ["--detector", "paper", "--set", "paper.kappa=0.5", "--set", "paper.max_strikes=2"]
     settings = ["--methods", "taco", "--rounds", "3", "--local-steps", "2", "--seeds", "2", *strict]
     shown = " ".join(fedtaco("compare", *settings).stdout.split())
     assert "clients were expelled" in shown
     runs = json.loads(fedtaco("compare", *settings, "--resume", "--format", "json").stdout)["runs"]
     assert [run["seed"] for run in runs] == [0, 1]
     z = sum(run["output_accuracy"] for run in runs) / 2
-    assert f"own output z: {z:.1%}" in shown
+    assert f"own output z has an accuracy of {100 * z:.1f} %" in shown
 
 
 def test_an_interrupt_says_how_to_go_on(fedtaco, monkeypatch):
@@ -116,7 +116,7 @@ def test_an_interrupt_says_how_to_go_on(fedtaco, monkeypatch):
     monkeypatch.setattr("fedtaco.data.load_dataset", interrupt)
     done = fedtaco("run", *QUICK)
     assert done.returncode == 130
-    assert "--resume (and without --overwrite) goes on" in done.stderr
+    assert "--resume (and without --overwrite) continues" in done.stderr
     assert fedtaco("data", "show").stderr == "Stopped.\n"
 
 
@@ -159,13 +159,13 @@ def test_methods_are_listed_with_their_cost(fedtaco):
         (["--batch-size", "0"], "batch_size is 0"),
         (["--local-lr", "-1"], "local_lr is -1.0"),
         (["--participation", "0"], "participation is 0.0"),
-        (["--weighting", "size"], "weighting is 'size'; it must be 'uniform' or 'samples'"),
+        (["--weighting", "size"], "weighting is 'size'; it must be one of uniform, samples"),
         (["--engine", "seriel"], "engine is 'seriel'"),
         (["--set", "taco.gama=0.1"], "did you mean 'taco.gamma'"),
         (["--set", "taco.gamma=1.5"], "taco.gamma is 1.5; it must be a number at least 0 and at most 1"),
         (["--set", "taco.gamma=high"], "taco.gamma is 'high'"),
-        (["--set", "taco.kappa=0", "--detector", "paper"], "taco.kappa is 0; it must be a number above 0"),
-        (["--set", "taco.kappa=0.5"], "belongs to --detector paper, which is not used"),
+        (["--set", "paper.kappa=0", "--detector", "paper"], "paper.kappa is 0; it must be a number above 0"),
+        (["--set", "paper.kappa=0.5"], "belongs to --detector paper, which is not used"),
         (["--set", "fedprox.zeta=0.5"], "belongs to the method fedprox, which is not used"),
         (["--set", "gamma"], "write it as taco.gamma=0.02"),
         (["--format", "xml"], "it must be table or json"),
@@ -247,7 +247,7 @@ def test_the_installed_command_exits_with_the_code(tmp_path):
     command = [Path(sys.executable).with_name("fedtaco"), "run", "--local-steps", "0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "Error: local_steps is 0; it must be greater than or equal to 1.\n"
+    assert done.stderr == "Error: local_steps is 0; it must be a whole number at least 1.\n"
 
 
 def test_data_is_listed_shown_and_drawn(fedtaco, tmp_path):

@@ -1,4 +1,4 @@
-"""``fedtaco flower new``: the app that it writes is the one in the examples."""
+"""``fedtaco flower new`` writes the app in the examples, with any method."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def new(folder, *options):
     return CliRunner().invoke(app, ["flower", "new", str(folder), *options])
 
 
-def test_the_example_is_what_is_written(tmp_path):
+def test_the_written_app_is_the_example(tmp_path):
     done = new(tmp_path / "flower-digits", "--method", "taco")
     assert done.exit_code == 0, done.output
     assert "taco" in done.output
@@ -30,14 +30,14 @@ def test_the_example_is_what_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_any_method_is_written(method, tmp_path):
+def test_the_app_uses_the_given_method(method, tmp_path):
     assert new(tmp_path / "My App", "--method", method).exit_code == 0
     project = tomllib.loads((tmp_path / "My App" / "pyproject.toml").read_text())
     assert project["tool"]["flwr"]["app"]["config"]["method"] == method
     assert project["project"]["name"] == "my-app"
 
 
-def test_mistakes_are_told(tmp_path):
+def test_invalid_folders_and_methods_are_explained(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""Small files in the formats in which the datasets were published."""
+"""Write small files in the formats in which the datasets were published."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_svhn(folder, train, test, seed=0):
 
 
 def write_leaf(folder, users):
-    """``users`` maps a name to its (x, y)."""
+    """Write one of LEAF's JSON files; ``users`` maps names to pairs (x, y)."""
     folder.mkdir(parents=True)
     record = {
         "users": list(users),

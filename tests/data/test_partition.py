@@ -20,7 +20,7 @@ def labels_of(classes, per_class=40):
     st.integers(4, 30),
     st.integers(0, 1000),
 )
-def test_every_sample_lands_once(spec, classes, clients, seed):
+def test_every_sample_is_assigned_once(spec, classes, clients, seed):
     labels = labels_of(classes, per_class=60)
     try:
         result = partition(spec, labels, clients, seed)
@@ -30,7 +30,7 @@ def test_every_sample_lands_once(spec, classes, clients, seed):
     assert sorted(np.concatenate(result.indices)) == list(range(len(labels)))
 
 
-def test_groups_are_the_papers():
+def test_groups_are_those_of_the_paper():
     labels = labels_of(10, per_class=200)
     result = partition("groups", labels, clients=20, seed=3)
     assert [result.groups.count(name) for name in "ABC"] == [7, 7, 6]
@@ -117,7 +117,7 @@ def test_dirichlet_leaves_nobody_below_ten():
         assert result.notes == []
 
 
-def test_dirichlet_tops_up_and_says_so_when_no_draw_will_do(monkeypatch):
+def test_dirichlet_moves_samples_and_says_so_if_every_draw_is_rejected(monkeypatch):
     monkeypatch.setattr("fedtaco.data.partitions.skew.MAX_DRAWS", 50)
     labels = np.repeat([0, 1], (2472, 784))
     result = partition("dirichlet:0.05", labels, 100, seed=0)
@@ -156,7 +156,7 @@ def test_natural_keeps_users_whole_and_sizes_even():
 
 
 def test_natural_needs_users_and_enough_of_them():
-    with pytest.raises(InvalidInput, match="does not say whose"):
+    with pytest.raises(InvalidInput, match="does not record whose"):
         partition("natural", labels_of(10), 5, seed=0)
     with pytest.raises(InvalidInput, match="more than the 2 users"):
         partition("natural", labels_of(2), 5, seed=0, users=labels_of(2).astype(np.int32))
@@ -173,19 +173,19 @@ def test_a_flower_partitioner_works():
     for spec, words in [
         ("flwr:Patological", "There is no Flower partitioner"),
         ("flwr:IidPartitioner,bins=3", "There is no argument of IidPartitioner 'bins'"),
-        ("flwr:PathologicalPartitioner,num_classes_per_partition=99", "refused"),
+        ("flwr:PathologicalPartitioner,num_classes_per_partition=99", "PathologicalPartitioner failed"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             partition(spec, labels, 10, seed=0)
 
 
 @pytest.mark.parametrize("spec", ["dirichlet", "dirichlet:", "dirichlet:-1", "dirichlet:x", "quantity:nan", "shards:0"])
-def test_a_number_is_asked_for(spec):
+def test_a_missing_or_invalid_number_is_refused(spec):
     with pytest.raises(InvalidInput, match="takes a number above 0"):
         partition(spec, labels_of(10), 5, seed=0)
 
 
-def test_half_a_shard_is_refused():
+def test_fractions_of_a_shard_are_refused():
     with pytest.raises(InvalidInput, match="whole number of shards"):
         partition("shards:1.5", labels_of(10), 5, seed=0)
 
@@ -196,10 +196,10 @@ def test_half_a_shard_is_refused():
         (labels_of(3), 0, 0, "clients is 0"),
         (labels_of(3), 2.5, 0, "clients is 2.5"),
         (labels_of(3), 5, -1, "seed is -1"),
-        (labels_of(3).astype(float), 5, 0, "needs one class number each"),
-        (labels_of(3)[:, None], 5, 0, "needs one class number each"),
+        (labels_of(3).astype(float), 5, 0, "must be one integer per sample"),
+        (labels_of(3)[:, None], 5, 0, "must be one integer per sample"),
     ],
 )
-def test_what_cannot_be_split_is_refused(labels, clients, seed, words):
+def test_invalid_arguments_are_refused(labels, clients, seed, words):
     with pytest.raises(InvalidInput, match=words):
         partition("dirichlet:0.5", labels, clients, seed)

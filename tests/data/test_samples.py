@@ -23,7 +23,7 @@ OWN_DATA = [(X, Y), (X.numpy(), Y.numpy()), TensorDataset(X, Y), Own()]
 
 
 @pytest.mark.parametrize("data", OWN_DATA, ids=["tensors", "arrays", "TensorDataset", "Dataset"])
-def test_samples_are_read_from_what_users_have(data):
+def test_samples_are_read_from_all_supported_kinds(data):
     samples = as_samples(data)
     assert len(samples) == 6
     x, y = samples.batch(torch.tensor([4, 1]))
@@ -39,7 +39,7 @@ def test_tensor_datasets_are_read_as_tensors():
 @pytest.mark.parametrize(
     ("data", "words"), [(3, "Cannot read samples from int"), ((X, Y[:2]), "6 inputs but 2 targets")]
 )
-def test_what_is_no_data_is_refused(data, words):
+def test_other_data_are_refused(data, words):
     with pytest.raises(InvalidInput, match=words):
         as_samples(data)
 

@@ -13,9 +13,10 @@ from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import Dataset
 
 import fedtaco
+from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.cohort import ClientJob, Instructions
 from fedtaco.engines import BatchedEngine, SerialEngine
-from fedtaco.local import Assignment, Job, Plan, Worker
-from fedtaco.methods import METHODS, Broadcast, FedAvg, Scaffold, Setting, Stem
+from fedtaco.methods import METHODS, Broadcast, Constants, FedAvg, Scaffold, Stem
 from fedtaco.models import FlatModel, build_model, stack_model
 from fedtaco.testing.small import CLASSES, FEATURES, skewed_clients
 
@@ -40,8 +41,7 @@ def assert_same_run(one, other):
         assert record.loss == pytest.approx(twin.loss, rel=1e-9)
     for record, twin in zip(one.history.clients, other.history.clients, strict=True):
         assert (record.client, record.round) == (twin.client, twin.round)
-        numbers = [(getattr(each, name) for name in ("alpha", "cosine", "norm", "weight")) for each in (record, twin)]
-        assert list(numbers[0]) == pytest.approx(list(numbers[1]), rel=1e-9, abs=1e-12)
+        assert dict(record.quantities) == pytest.approx(dict(twin.quantities), rel=1e-9, abs=1e-12)
     for name, tensor in one.model.state_dict().items():
         torch.testing.assert_close(other.model.state_dict()[name], tensor, rtol=1e-9, atol=1e-12)
 
@@ -102,13 +102,13 @@ def test_one_float32_round_agrees_to_a_ten_thousandth(spec):
     ]
     model = FlatModel(build_model(spec, shape, classes, seed=1))
     samples = [fedtaco.data.as_samples(pair) for pair in clients]
-    worker = Worker(model, samples, Plan(Setting(jobs, 1, 10, 0.05), 16, cross_entropy, 0))
-    order = Assignment("train", 1, Broadcast(model.vector.clone()), model.buffers.clone())
-    work = [Job(row, row, 10, {}) for row in range(jobs)]
-    alone = SerialEngine(worker).run(FedAvg(), order, work).vectors["update"]
-    stack = stack_model(model, cross_entropy, worker.first_batch(), True)
+    runner = ClientRunner(model, samples, ClientConfig(Constants(jobs, 1, 10, 0.05), 16, cross_entropy, 0))
+    order = Instructions("train", 1, Broadcast(model.vector.clone()), model.buffers.clone())
+    work = [ClientJob(row, row, 10, {}) for row in range(jobs)]
+    alone = SerialEngine(runner).run(FedAvg(), order, work).vectors["update"]
+    stack = stack_model(model, cross_entropy, runner.first_batch(), True)
     assert stack.by_hand == (spec == "mlp")
-    together = BatchedEngine(worker, stack, chunk=3, workers=1).run(FedAvg(), order, work).vectors["update"]
+    together = BatchedEngine(runner, stack, chunk=3, workers=1).run(FedAvg(), order, work).vectors["update"]
     difference = (together - alone).norm(dim=1) / alone.norm(dim=1)
     assert 0 < difference.max() < 1e-4
 

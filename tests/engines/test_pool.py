@@ -17,12 +17,12 @@ from sketches import SKETCHES
 from fedtaco.engines import PoolEngine
 from fedtaco.errors import ProcessDied
 from fedtaco.methods import METHODS, FedAvg, Scaffold, Taco
-from fedtaco.testing.small import final_state, make_federation, play, skewed_clients
+from fedtaco.testing.small import final_state, make_simulator, run_rounds, skewed_clients
 
 
 def pool_of(workers):
-    def engine(worker):
-        return PoolEngine(worker, workers)
+    def engine(runner):
+        return PoolEngine(runner, workers)
 
     return engine
 
@@ -50,8 +50,8 @@ def test_the_number_of_workers_does_not_matter(workers):
 
 
 def test_records_have_every_clients_seconds():
-    federation = make_federation(Taco(), engine=pool_of(2))
-    outcome = play(federation, federation.begin(), 1)[0]
+    simulator = make_simulator(Taco(), engine=pool_of(2))
+    outcome = run_rounds(simulator, simulator.initial_state(), 1)[0]
     assert all(record.seconds > 0 for record in outcome.clients)
 
 
@@ -81,8 +81,8 @@ def test_a_worker_that_dies_is_named_and_its_client_run_again(tmp_path):
 
 
 def test_a_worker_that_dies_between_rounds_is_replaced():
-    federation = make_federation(Scaffold(), engine=pool_of(2))
-    rounds = federation.rounds(federation.begin())
+    simulator = make_simulator(Scaffold(), engine=pool_of(2))
+    rounds = simulator.rounds(simulator.initial_state())
     next(rounds)
     before = set(multiprocessing.active_children())
     victim = before.pop()
@@ -118,15 +118,15 @@ def test_an_error_in_a_worker_is_the_callers():
 
 
 def test_no_worker_is_left_when_a_run_is_over():
-    federation = make_federation(FedAvg(), engine=pool_of(2))
-    seen = [len(multiprocessing.active_children()) for _ in federation.rounds(federation.begin())]
+    simulator = make_simulator(FedAvg(), engine=pool_of(2))
+    seen = [len(multiprocessing.active_children()) for _ in simulator.rounds(simulator.initial_state())]
     assert seen == [2] * 4
     assert multiprocessing.active_children() == []
 
 
 def test_no_worker_is_left_when_a_run_is_abandoned():
-    federation = make_federation(FedAvg(), engine=pool_of(2))
-    rounds = federation.rounds(federation.begin())
+    simulator = make_simulator(FedAvg(), engine=pool_of(2))
+    rounds = simulator.rounds(simulator.initial_state())
     next(rounds)
     rounds.close()
     assert multiprocessing.active_children() == []
@@ -136,10 +136,10 @@ PARENT = """
 import time
 from fedtaco.engines import PoolEngine
 from fedtaco.methods import FedAvg
-from fedtaco.testing.small import make_federation
+from fedtaco.testing.small import make_simulator
 import multiprocessing
-federation = make_federation(FedAvg(), engine=lambda worker: PoolEngine(worker, 2))
-rounds = federation.rounds(federation.begin())
+simulator = make_simulator(FedAvg(), engine=lambda runner: PoolEngine(runner, 2))
+rounds = simulator.rounds(simulator.initial_state())
 next(rounds)
 print(*(process.pid for process in multiprocessing.active_children()), flush=True)
 time.sleep(60)

@@ -26,7 +26,7 @@ PART = 200
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_loss_falls(real_data, name, monkeypatch):
-    monkeypatch.setattr("fedtaco.federation.evaluate", _quick)
+    monkeypatch.setattr("fedtaco.simulator.evaluate", _quick)
     result = fedtaco.run("fedavg", dataset=name, data_dir=real_data, **RUNS[name])
     losses = result.history.column("loss")
     assert losses[-1] < losses[0]
@@ -40,7 +40,7 @@ def test_a_model_that_does_not_fit_the_data_is_refused(real_data, tmp_path, data
 
 
 def test_resnet_trains_on_cifar10(real_data, monkeypatch):
-    monkeypatch.setattr("fedtaco.federation.evaluate", _quick)
+    monkeypatch.setattr("fedtaco.simulator.evaluate", _quick)
     monkeypatch.setattr("test_real_data.PART", 32)
     settings = {"clients": 4, "participation": 0.25, "rounds": 2, "local_steps": 3, "batch_size": 8, "partition": "iid"}
     result = fedtaco.run("fedavg", dataset="cifar10", model="resnet18", data_dir=real_data, **settings)

@@ -12,6 +12,8 @@ import torch
 
 import fedtaco
 from fedtaco import InvalidInput, Taco
+from fedtaco.experiment import resolve_config
+from fedtaco.experiment.defaults import DEFAULTS
 from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 
@@ -51,7 +53,7 @@ def test_a_run_folder_describes_itself(tmp_path):
     assert set(summary["alpha"]) == {"A", "B", "C"}
     rows = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     assert [row["round"] for row in rows] == [1, 2, 3]
-    assert all(row["schema"] == 1 and 0 <= row["accuracy"] <= 1 for row in rows)
+    assert all(row["schema"] == 2 and 0 <= row["accuracy"] <= 1 for row in rows)
     clients = [json.loads(line) for line in (out / "clients.jsonl").read_text().splitlines()]
     wanted = {"round", "client", "alpha", "cosine", "norm", "weight", "seconds", "strikes", "expelled"}
     assert len(clients) == 60
@@ -126,14 +128,14 @@ def test_an_interrupted_run_ends_where_an_unbroken_one_does(tmp_path, method):
     assert untimed(resumed.history.client_table()) == untimed(whole.history.client_table())
     assert resumed.history == RunFolder(tmp_path / "broken").history()
     lines = (tmp_path / "broken" / "clients.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["schema"] == 1 for line in lines)
+    assert all(json.loads(line)["schema"] == 2 for line in lines)
 
 
 def test_a_folder_with_another_run_is_left_alone(tmp_path):
     out = tmp_path / "run"
     fedtaco.run("fedavg", out=out, **QUICK)
     before = (out / "rounds.jsonl").read_bytes()
-    with pytest.raises(InvalidInput, match=r"holds a run already; go on with it \(resume\)"):
+    with pytest.raises(InvalidInput, match=r"holds a run already; continue it \(resume\)"):
         fedtaco.run("fedavg", out=out, **QUICK)
     with pytest.raises(InvalidInput, match="local_steps is 2 there and 4 here"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK | {"local_steps": 4})
@@ -175,7 +177,7 @@ def test_a_start_that_failed_is_no_obstacle(tmp_path, monkeypatch):
 
     with monkeypatch.context() as broken:
         broken.setattr("numpy.savez_compressed", full)
-        with pytest.raises(InvalidInput, match=r"No space left on device\. What was finished is kept"):
+        with pytest.raises(InvalidInput, match=r"No space left on device\. Finished rounds are kept"):
             fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
     fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
 
@@ -203,8 +205,28 @@ def test_a_method_object_keeps_its_parameters(tmp_path):
 
 
 def test_settings_come_from_the_dataset_unless_given():
-    config = fedtaco.Experiment.of(method="fedavg", dataset="digits", local_lr=0.2)
-    assert (config.rounds, config.local_steps, config.local_lr, config.partition) == (20, 50, 0.2, "groups")
+    config = resolve_config(method="fedavg", dataset="digits", local_lr=0.2)
+    names = ("rounds", "local_steps", "local_lr", "partition")
+    assert [config[name] for name in names] == [20, 50, 0.2, "groups"]
+
+
+def test_a_dataset_without_an_entry_gets_generic_defaults(monkeypatch):
+    monkeypatch.delitem(DEFAULTS, "digits")
+    config = resolve_config(method="fedavg", dataset="digits")
+    assert (config["rounds"], config["local_steps"], config["local_lr"], config["target"]) == (50, 100, 0.01, 0.7)
+
+
+def test_a_folder_of_another_version_is_refused(tmp_path):
+    out = tmp_path / "run"
+    fedtaco.run("fedavg", out=out, **QUICK)
+    config = out / "config.toml"
+    config.write_text(config.read_text().replace("schema = 2", "schema = 1"))
+    with pytest.raises(InvalidInput, match=r"written by another version of fedtaco \(schema 1, not 2\)"):
+        fedtaco.load(out)
+    with pytest.raises(InvalidInput, match="written by another version"):
+        fedtaco.run("fedavg", out=out, resume=True, **QUICK)
+    fedtaco.run("fedavg", out=out, overwrite=True, **QUICK)
+    assert len(fedtaco.load(out).history) == QUICK["rounds"]
 
 
 def test_methods_see_the_same_batches(monkeypatch):

@@ -10,17 +10,17 @@ import sys
 import pytest
 
 from fedtaco import InvalidInput
-from fedtaco.experiment import Experiment, Manner, Watcher, run_experiment
+from fedtaco.experiment import Callback, RunOptions, resolve_config, run_experiment
 from fedtaco.experiment.trackers import build_trackers
-from fedtaco.experiment.watching import Everyone
 from fedtaco.records import RunFolder
+from fedtaco.runs.callbacks import CallbackList
 
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "batch_size": 16}
 
 
 def tracked(name, folder):
-    experiment = Experiment.of(method="taco", **QUICK)
-    result = run_experiment(experiment, RunFolder(folder), Manner(), Everyone(build_trackers([name])))
+    experiment = resolve_config(method="taco", **QUICK)
+    result = run_experiment(experiment, RunFolder(folder), RunOptions(), CallbackList(build_trackers([name])))
     return result.history
 
 
@@ -63,30 +63,30 @@ class Stopped(Exception):
     pass
 
 
-class StopsAt(Watcher):
+class StopsAt(Callback):
     def __init__(self, number):
         self.number = number
 
-    def round_done(self, experiment, record):
+    def on_round_end(self, experiment, record):
         if record.round == self.number:
             raise Stopped
 
 
 def test_a_resumed_run_goes_on_in_mlflow_and_a_replaced_one_is_another(mlflow, tmp_path):
-    experiment, folder = Experiment.of(method="taco", **QUICK), RunFolder(tmp_path / "run")
+    experiment, folder = resolve_config(method="taco", **QUICK), RunFolder(tmp_path / "run")
 
-    def begin(manner, number):
-        watcher = Everyone([*build_trackers(["mlflow"]), StopsAt(number)])
+    def begin(options, number):
+        callback = CallbackList([*build_trackers(["mlflow"]), StopsAt(number)])
         with pytest.raises(Stopped):
-            run_experiment(experiment, folder, manner, watcher)
+            run_experiment(experiment, folder, options, callback)
 
-    begin(Manner(), 1)
-    begin(Manner(resume=True), 2)
+    begin(RunOptions(), 1)
+    begin(RunOptions(resume=True), 2)
     assert len(runs_of(mlflow)) == 1
-    begin(Manner(overwrite=True), 1)
+    begin(RunOptions(overwrite=True), 1)
     assert len(runs_of(mlflow)) == 2
     for _ in range(2):
-        run_experiment(experiment, folder, Manner(resume=True), Everyone(build_trackers(["mlflow"])))
+        run_experiment(experiment, folder, RunOptions(resume=True), CallbackList(build_trackers(["mlflow"])))
     assert len(runs_of(mlflow)) == 2
 
 
@@ -114,7 +114,7 @@ def wandb_run(tmp_path):
 
     def start(**environment):
         settings = [part for name, value in QUICK.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-        own = {"HOME": str(tmp_path / "home"), "WANDB_ERROR_REPORTING": "false", **environment}
+        own = {"CPU": str(tmp_path / "home"), "WANDB_ERROR_REPORTING": "false", **environment}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "XDG_", "NETRC"))}
         return subprocess.run(
             [sys.executable, "-m", "fedtaco.cli.main", "run", *settings, "--out", "run", "--track", "wandb"],
@@ -161,7 +161,9 @@ def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(hook, tmp_path, m
         raise ConnectionError("the server is gone")
 
     monkeypatch.setattr(f"fedtaco.experiment.trackers.TensorBoard.{hook}", fail)
-    words = r"tensorboard failed and is left out from here on \(ConnectionError: the server is gone\); training goes on"
+    words = (
+        r"tensorboard failed and is not used any more \(ConnectionError: the server is gone\); the run continues"
+    )
     with pytest.warns(RuntimeWarning, match=words):
         history = tracked("tensorboard", tmp_path / "run")
     assert len(history) == 3

@@ -201,7 +201,7 @@ def test_divergence_stops_with_what_was_recorded():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rounds": 0}, "rounds is 0; it must be greater than or equal to 1"),
+        ({"rounds": 0}, "rounds is 0; it must be a whole number at least 1"),
         ({"local_steps": 0}, "local_steps is 0"),
         ({"local_steps": [1, 2]}, "local_steps lists 2 numbers for 4 clients"),
         ({"batch_size": 0}, "batch_size is 0"),

@@ -1,4 +1,4 @@
-"""What tests of the Flower half share."""
+"""Fixtures that the tests of the Flower integration share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 @pytest.fixture
 def lines():
-    """What an operator reads."""
+    """The messages that fedtaco logs for the operator."""
     found: list[str] = []
 
-    class Listening(logging.Handler):
+    class ListHandler(logging.Handler):
         def emit(self, record):
             found.append(record.getMessage())
 
-    handler, logger = Listening(), logging.getLogger("flwr.fedtaco")
+    handler, logger = ListHandler(), logging.getLogger("flwr.fedtaco")
     logger.addHandler(handler)
     yield found
     logger.removeHandler(handler)

@@ -1,4 +1,4 @@
-"""The task of the deployment tests: quick to load, and troublesome where a file in FEDTACO_TROUBLE asks for it."""
+"""The task of the deployment tests: quick to load, and faulty if a file in the folder FEDTACO_FAULTS requests it."""
 
 import os
 import time
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-PATIENCE = 150
+MAX_WAIT = 150
 
 
 def net() -> nn.Module:
@@ -17,13 +17,14 @@ def net() -> nn.Module:
 
 
 def load_data(partition: int, partitions: int):
-    trouble = Path(os.environ["FEDTACO_TROUBLE"])
-    if (trouble / f"raise-{partition}").exists():
+    """Return a node's samples; raise if ``raise-<partition>`` exists, wait while ``wait-<partition>`` exists."""
+    faults = Path(os.environ["FEDTACO_FAULTS"])
+    if (faults / f"raise-{partition}").exists():
         raise OSError(f"The disk of partition {partition} is on fire.")
-    if (trouble / f"wait-{partition}").exists():
-        (trouble / f"waits-{partition}").touch()
-        deadline = time.monotonic() + PATIENCE
-        while (trouble / f"wait-{partition}").exists() and time.monotonic() < deadline:
+    if (faults / f"wait-{partition}").exists():
+        (faults / f"waiting-{partition}").touch()
+        deadline = time.monotonic() + MAX_WAIT
+        while (faults / f"wait-{partition}").exists() and time.monotonic() < deadline:
             time.sleep(0.2)
     return samples(partition)
 

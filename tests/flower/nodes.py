@@ -1,4 +1,4 @@
-"""A federation in one process: real Flower messages, apps and contexts, with a grid that calls them directly."""
+"""Flower nodes in one process: real messages, apps and contexts, with a grid that calls the apps directly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch import nn
 from fedtaco.flower import FedStrategy, train
 from fedtaco.testing.small import CLASSES, FEATURES, LOCAL_LR, STEPS, skewed_clients
 
-TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 0  # as a server app's process has them
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 0  # as in the process of a server app
 
 
 class Nodes(Grid):
-    """Nodes numbered from 101 on; ``tamper`` may change what a node replies, or answer None for silence."""
+    """A grid of nodes with ids from 101 on; ``tamper`` may replace a node's reply by any list of replies."""
 
     def __init__(self, apps: list[ClientApp], configs: list[dict[str, Any]] | None = None) -> None:
         self.nodes = [101 + place for place in range(len(apps))]
@@ -48,10 +48,12 @@ class Nodes(Grid):
             identities.append(identity)
         return identities
 
-    def asked(self, identity: str) -> int:
+    def recipient(self, identity: str) -> int:
+        """Return the node that a message was sent to."""
         return next(m.metadata.dst_node_id for m in self.sent if m.metadata.message_id == identity)
 
     def reply(self, node: int, message: Message) -> Message:
+        """Return the reply of a node's app; an error message if the app raises."""
         try:
             return self.apps[node](message, self.contexts[node])
         except Exception as error:
@@ -70,11 +72,11 @@ class Nodes(Grid):
 
     @property
     def run(self):
-        raise AssertionError("the strategy has no business with the grid's run")
+        raise AssertionError("the strategy must not use the grid's run")
 
 
 def client_app(model: nn.Module, data: Any) -> ClientApp:
-    """What a user writes."""
+    """Return a client app as users write it."""
     app = ClientApp()
 
     @app.train()
@@ -85,7 +87,7 @@ def client_app(model: nn.Module, data: Any) -> ClientApp:
 
 
 def small_model() -> nn.Module:
-    """The contract's own model, in float64."""
+    """Return the linear model in float64 that the method contract also uses."""
     module = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -94,6 +96,7 @@ def small_model() -> nn.Module:
 
 
 def small_nodes(**options: Any) -> Nodes:
+    """Return five nodes, each with the samples of one skewed client."""
     return Nodes([client_app(small_model(), samples) for samples in skewed_clients()], **options)
 
 
@@ -110,10 +113,17 @@ def run(strategy: FedStrategy, nodes: Nodes, rounds: int = 5, timeout: float = 0
     return strategy.start(nodes, arrays(strategy.model), num_rounds=rounds, timeout=timeout, **options)
 
 
-# Replies that are tampered with
+def history_of(strategy: FedStrategy):
+    """Return the history of a strategy's run."""
+    return strategy.deployment.recorder.history
+
+
+# Tampered replies
 
 
 def update(array):
+    """Return a function that replaces the upload of a reply by this array."""
+
     def spoil(reply):
         reply.content["arrays"] = ArrayRecord({"update": array})
         return [reply]
@@ -125,7 +135,7 @@ def filled(value):
     return update(Array(np.full(15, value)))
 
 
-def again(reply):
+def copy_reply(reply):
     content = RecordDict(dict(reply.content))
     copy = Message(content, reply_to=reply)
     copy.metadata.__dict__.update(

@@ -1,4 +1,4 @@
-"""Flower's deployment engine on loopback: TLS, nodes with keys, and what goes wrong between real machines."""
+"""Flower's deployment engine on loopback: TLS, nodes with keys, and faults that occur between real machines."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trouble(folder):
-    path = folder / "trouble"
+def faults(folder):
+    path = folder / "faults"
     path.mkdir()
     return path
 
 
 @pytest.fixture(scope="module")
-def lab(folder, trouble):
-    """A SuperLink and three nodes; nothing of it is left afterwards."""
-    with Loopback(folder, FEDTACO_TROUBLE=str(trouble)) as federation:
+def lab(folder, faults):
+    """Start a SuperLink and three nodes; no process is left afterwards."""
+    with Loopback(folder, FEDTACO_FAULTS=str(faults)) as federation:
         federation.start_nodes(NODES)
         yield federation
     assert federation.alive() == []
@@ -46,7 +46,7 @@ def lab(folder, trouble):
 
 @pytest.fixture(scope="module")
 def app(folder):
-    """The ready app with a lighter task."""
+    """Write the template app, with a lighter task."""
     path = folder / "app"
     assert CliRunner().invoke(command_line, ["flower", "new", str(path)]).exit_code == 0
     shutil.copy(Path(light_task.__file__), path / "task.py")
@@ -54,16 +54,16 @@ def app(folder):
 
 
 @pytest.fixture(autouse=True)
-def no_trouble_left(lab, trouble):
-    """What one test breaks is whole again for the next."""
+def no_faults_left(lab, faults):
+    """Repair after each test what it broke."""
     yield
-    for path in trouble.iterdir():
+    for path in faults.iterdir():
         path.unlink()
     if "superlink" not in lab.processes:
         lab.start_superlink()
     for name, place in ALL.items():
         if name not in lab.processes:
-            lab.start_node(name, lab.config_of(place, NODES))
+            lab.start_node(name, lab.node_config(place, NODES))
 
 
 def start(lab, app, out, method="taco", rounds=3, **config):
@@ -83,11 +83,11 @@ def rounds_of(out):
 
 
 def places(lab):
-    """The partitions in the order of the clients' numbers, which is that of their nodes' ids."""
+    """Return the partitions in the order of client numbers, which is that of node ids."""
     return [ALL[name] for name in sorted(ALL, key=lambda name: lab.node_ids[name])]
 
 
-def assert_ends_as_simulated(lab, out, method, rounds):
+def assert_equals_simulation(lab, out, method, rounds):
     simulation = fedtaco.train(
         light_task.net(),
         [light_task.samples(place) for place in places(lab)],
@@ -98,20 +98,20 @@ def assert_ends_as_simulated(lab, out, method, rounds):
         local_lr=0.05,
         engine="serial",
     )
-    ended = load_file(out / "model.safetensors")
+    trained = load_file(out / "model.safetensors")
     for name, tensor in simulation.model.state_dict().items():
-        assert torch.allclose(ended[name], tensor, rtol=0, atol=1e-6), name
-    alphas = [record.alpha for record in RunFolder(out).history().clients]
-    assert alphas == pytest.approx([record.alpha for record in simulation.history.clients], abs=1e-6)
+        assert torch.allclose(trained[name], tensor, rtol=0, atol=1e-6), name
+    alphas = [record.quantities["alpha"] for record in RunFolder(out).history().clients]
+    assert alphas == pytest.approx([record.quantities["alpha"] for record in simulation.history.clients], abs=1e-6)
 
 
-def test_taco_across_three_nodes_ends_where_the_simulator_does(lab, app, tmp_path):
+def test_taco_across_three_nodes_ends_with_the_same_model_as_the_simulator(lab, app, tmp_path):
     run = start(lab, app, tmp_path / "run", min_available_nodes=NODES)
     assert lab.wait_for_run(run, 300) == "finished:completed"
-    assert_ends_as_simulated(lab, tmp_path / "run", "taco", 3)
-    said = lab.said(run)
-    assert "Weighting: uniform" in said
-    assert "Round 3 of 3 is done: 3 replies used, accuracy" in said
+    assert_equals_simulation(lab, tmp_path / "run", "taco", 3)
+    log = lab.run_log(run)
+    assert "Weighting: uniform" in log
+    assert "Round 3 of 3 is done: 3 replies used, accuracy" in log
     done = CliRunner().invoke(command_line, ["report", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
     assert "by node" in (tmp_path / "run" / "report.html").read_text()
@@ -119,9 +119,9 @@ def test_taco_across_three_nodes_ends_where_the_simulator_does(lab, app, tmp_pat
 
 def test_a_wrong_key_and_a_missing_certificate_are_refused(lab, folder):
     write_key(folder / "stranger")
-    lab.start_node("stranger", lab.config_of(0, NODES))
+    lab.start_node("stranger", lab.node_config(0, NODES))
     lab.register("doubter")
-    lab.start_node("doubter", lab.config_of(0, NODES), trusting=False)
+    lab.start_node("doubter", lab.node_config(0, NODES), with_certificate=False)
     for name, words in (("stranger", "Failed to activate SuperNode"), ("doubter", "CERTIFICATE_VERIFY_FAILED")):
         process = lab.processes.pop(name)
         wait_for(lambda process=process: process.poll() is not None, 120, f"{name} to give up")
@@ -130,8 +130,8 @@ def test_a_wrong_key_and_a_missing_certificate_are_refused(lab, folder):
     assert sorted(lab.online()) == sorted(lab.node_ids[name] for name in ALL)
 
 
-def test_a_client_that_raises_costs_its_reply(lab, app, trouble, tmp_path):
-    (trouble / "raise-1").touch()
+def test_the_reply_of_a_client_that_raises_is_dropped(lab, app, faults, tmp_path):
+    (faults / "raise-1").touch()
     run = start(lab, app, tmp_path / "run", rounds=2, min_available_nodes=NODES)
     assert lab.wait_for_run(run, 300) == "finished:completed"
     client = places(lab).index(1)
@@ -139,39 +139,39 @@ def test_a_client_that_raises_costs_its_reply(lab, app, trouble, tmp_path):
     for record in history:
         assert list(record.dropped) == [client]
         assert "The disk of partition 1 is on fire." in record.dropped[client]
-    assert [record.weight > 0 for record in history.clients].count(True) == 4
-    assert f"the reply of node {lab.node_ids['node1']} (client {client}) is left out" in lab.said(run)
+    assert [record.quantities["weight"] > 0 for record in history.clients].count(True) == 4
+    assert f"the reply of node {lab.node_ids['node1']} (client {client}) is dropped" in lab.run_log(run)
 
 
-def test_a_node_killed_in_a_round_is_done_without_and_rejoins(lab, app, trouble, tmp_path):
+def test_a_node_killed_in_a_round_is_dropped_and_rejoins(lab, app, faults, tmp_path):
     out, client = tmp_path / "run", places(lab).index(2)
-    (trouble / "wait-2").touch()
+    (faults / "wait-2").touch()
     run = start(lab, app, out, rounds=4)
-    wait_for((trouble / "waits-2").exists, 150, "node2 to begin its work")
+    wait_for((faults / "waiting-2").exists, 150, "node2 to start training")
     lab.kill("node2")
     wait_for(lambda: rounds_of(out) == 1, 150, "the first round to end without node2")
-    (trouble / "wait-2").unlink()
-    (trouble / "wait-0").touch()
-    wait_for((trouble / "waits-0").exists, 150, "a round that waits for node2 to come back")
-    lab.start_node("node2", lab.config_of(2, NODES))
+    (faults / "wait-2").unlink()
+    (faults / "wait-0").touch()
+    wait_for((faults / "waiting-0").exists, 150, "the next round to start")
+    lab.start_node("node2", lab.node_config(2, NODES))
     lab.wait_for_nodes(NODES)
-    (trouble / "wait-0").unlink()
+    (faults / "wait-0").unlink()
     assert lab.wait_for_run(run, 300) == "finished:completed"
     history = RunFolder(out).history()
     assert list(history[0].dropped) == [client]
-    last = [record.client for record in history.clients if record.round == 4 and record.weight > 0]
+    last = [record.client for record in history.clients if record.round == 4 and record.quantities["weight"] > 0]
     assert last == [0, 1, 2]
-    assert f"node {lab.node_ids['node2']} (client {client})" in lab.said(run)
+    assert f"node {lab.node_ids['node2']} (client {client})" in lab.run_log(run)
 
 
-def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, trouble, tmp_path):
+def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, faults, tmp_path):
     out = tmp_path / "run"
     first = start(lab, app, out, method="scaffold", rounds=4, min_available_nodes=NODES)
     wait_for(lambda: rounds_of(out) >= 1, 150, "a finished round")
-    (trouble / "wait-0").touch()
-    wait_for((trouble / "waits-0").exists, 150, "node0 to be at work")
+    (faults / "wait-0").touch()
+    wait_for((faults / "waiting-0").exists, 150, "node0 to start training")
     lab.kill("superlink")
-    (trouble / "wait-0").unlink()
+    (faults / "wait-0").unlink()
     done = rounds_of(out)
     assert 1 <= done < 4
     lab.start_superlink()
@@ -179,5 +179,5 @@ def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, trouble, 
     second = start(lab, app, out, method="scaffold", rounds=4, min_available_nodes=NODES)
     assert lab.wait_for_run(second, 300) == "finished:completed"
     assert lab.status(first) != "finished:completed"
-    assert f"Going on after round {done} of 4." in lab.said(second)
-    assert_ends_as_simulated(lab, out, "scaffold", 4)
+    assert f"Continuing after round {done} of 4." in lab.run_log(second)
+    assert_equals_simulation(lab, out, "scaffold", 4)

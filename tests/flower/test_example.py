@@ -1,4 +1,4 @@
-"""The example app runs as it is: its server app and its client app on nodes in this process."""
+"""The example app runs unchanged: its server app and its client app on nodes in this process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_example_learns_digits(example, tmp_path):
     assert RunFolder(out).summary()["nodes"] == [101, 102, 103]
 
 
-def test_without_flower_it_is_said_what_to_install(monkeypatch):
+def test_without_flower_the_import_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for name in [name for name in sys.modules if name.startswith("fedtaco.flower")]:
         monkeypatch.delitem(sys.modules, name)

@@ -1,4 +1,4 @@
-"""The strategy as Flower's users meet it."""
+"""FedStrategy's public behaviour: settings, nodes that come and go, evaluation, and memory for uploads."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from nodes import arrays, client_app, run, small_model, small_nodes, small_strategy
+from nodes import arrays, client_app, history_of, run, small_model, small_nodes, small_strategy
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedtaco import InvalidInput, RunStopped, Taco
-from fedtaco.flower import FedStrategy, rows, train
-from fedtaco.flower.collecting import shares_of
-from fedtaco.flower.members import Members
+from fedtaco.flower import FedStrategy, train, upload_matrix
+from fedtaco.flower.node_registry import NodeRegistry
+from fedtaco.flower.replies import metric_shares
 from fedtaco.testing.small import skewed_clients
 
 
-def test_uniform_by_default_and_said_so(caplog):
+def test_the_log_states_the_weighting_which_is_uniform_by_default(caplog):
     caplog.set_level("INFO", "flwr.fedtaco")
     run(small_strategy("taco"), small_nodes(), 1)
     assert any("Weighting: uniform, all replies count alike" in line for line in caplog.messages)
@@ -29,22 +29,22 @@ def test_uniform_by_default_and_said_so(caplog):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"local_steps": 0}, "local_steps is 0"),
+        ({"local_steps": 0}, "local_steps is 0; it must be a whole number at least 1"),
         ({"local_lr": -1.0}, "local_lr is -1.0"),
-        ({"fraction_train": 0.0}, "fraction_train is 0.0; it must be above 0"),
-        ({"fraction_evaluate": 2.0}, "fraction_evaluate is 2.0; it must be from 0 to 1"),
-        ({"min_train_nodes": 0}, "min_train_nodes is 0; it must be at least 1"),
-        ({"min_available_nodes": 0}, "min_available_nodes is 0; it must be at least 1"),
-        ({"clients": 0}, "clients is 0; it must be at least 1"),
+        ({"fraction_train": 0.0}, "fraction_train is 0.0; it must be a number above 0 and at most 1"),
+        ({"fraction_evaluate": 2.0}, "fraction_evaluate is 2.0; it must be a number at least 0 and at most 1"),
+        ({"min_train_nodes": 0}, "min_train_nodes is 0; it must be a whole number at least 1"),
+        ({"min_available_nodes": 0}, "min_available_nodes is 0; it must be a whole number at least 1"),
+        ({"clients": 0}, "clients is 0; it must be a whole number at least 1"),
         ({"detector": "papr"}, "There is no detector 'papr'; did you mean 'paper'"),
     ],
 )
-def test_bad_settings_are_met_at_the_door(options, words):
+def test_invalid_settings_are_rejected(options, words):
     with pytest.raises(InvalidInput, match=words.replace(".", r"\.")):
         small_strategy("taco", **options)
 
 
-def test_what_does_not_fit_together_is_told():
+def test_mismatched_arguments_are_explained():
     with pytest.raises(InvalidInput, match="There is no method 'tako'; did you mean 'taco'"):
         small_strategy("tako")
     with pytest.raises(InvalidInput, match="initial_arrays are not those of the model"):
@@ -55,16 +55,16 @@ def test_what_does_not_fit_together_is_told():
         small_strategy("taco").configure_train(1, ArrayRecord(), ConfigRecord(), small_nodes())
 
 
-def test_another_model_on_a_node_is_told_with_both_sizes():
+def test_a_node_with_another_model_is_dropped_with_both_sizes():
     nodes, strategy = small_nodes(), small_strategy("taco")
     nodes.apps[101] = client_app(nn.Linear(4, 2, dtype=torch.float64), skewed_clients()[0])
     run(strategy, nodes, 1)
-    reason = strategy._run.recording.history[0].dropped[0]
+    reason = history_of(strategy)[0].dropped[0]
     assert "has 10 numbers (torch.float64) in its trainable parameters, the server's has 15" in reason
 
 
 def half_frozen(value):
-    """A model whose first layer, filled with a number, is not trained."""
+    """Return a model whose first layer, filled with ``value``, is frozen."""
     model = nn.Sequential(nn.Linear(4, 4, dtype=torch.float64), small_model())
     nn.init.constant_(model[0].weight, value)
     nn.init.zeros_(model[0].bias)
@@ -72,29 +72,29 @@ def half_frozen(value):
     return model
 
 
-def test_frozen_parameters_must_be_the_servers():
+def test_frozen_parameters_must_equal_those_of_the_server():
     nodes = small_nodes()
     for place, (node, own) in enumerate(zip(nodes.nodes, skewed_clients(), strict=True)):
         nodes.apps[node] = client_app(half_frozen(0.5 if place else 0.25), own)
     strategy = FedStrategy("taco", half_frozen(0.25), local_steps=2, fraction_evaluate=0)
     strategy.start(nodes, arrays(half_frozen(0.5)), num_rounds=1, timeout=1)
-    dropped = strategy._run.recording.history[0].dropped
+    dropped = history_of(strategy)[0].dropped
     assert list(dropped) == [0]
     assert "frozen parameters of this node's model are not those of the server's" in dropped[0]
 
 
 def test_nodes_train_on_one_thread():
-    seen = []
+    threads = []
 
-    def watched(prediction, y):
-        seen.append(torch.get_num_threads())
+    def recording_loss(prediction, y):
+        threads.append(torch.get_num_threads())
         return cross_entropy(prediction, y)
 
     app = ClientApp()
 
     @app.train()
     def handle(message, context):
-        return train(small_model(), skewed_clients()[0], message, context, loss=watched)
+        return train(small_model(), skewed_clients()[0], message, context, loss=recording_loss)
 
     nodes = small_nodes()
     nodes.apps = dict.fromkeys(nodes.nodes, app)
@@ -102,7 +102,7 @@ def test_nodes_train_on_one_thread():
     torch.set_num_threads(2)
     try:
         run(small_strategy("fedavg"), nodes, 1)
-        assert (set(seen), torch.get_num_threads()) == ({1}, 2)
+        assert (set(threads), torch.get_num_threads()) == ({1}, 2)
     finally:
         torch.set_num_threads(before)
 
@@ -115,7 +115,7 @@ def test_train_config_reaches_the_nodes():
 
 
 @pytest.mark.parametrize("wrap", [TensorDataset, lambda x, y: DataLoader(TensorDataset(x, y), 3)])
-def test_datasets_and_loaders_give_the_same(wrap):
+def test_datasets_and_loaders_train_as_tensors_do(wrap):
     plain, wrapped = small_nodes(), small_nodes()
     for node, own in zip(wrapped.nodes, skewed_clients(), strict=True):
         wrapped.apps[node] = client_app(small_model(), wrap(own.x, own.y))
@@ -123,22 +123,22 @@ def test_datasets_and_loaders_give_the_same(wrap):
     assert torch.equal(first["weight"], second["weight"])
 
 
-def test_a_node_without_samples_says_so():
+def test_a_node_without_samples_is_dropped_with_that_reason():
     nodes, strategy = small_nodes(), small_strategy("taco")
     nodes.apps[101] = client_app(small_model(), (torch.empty(0, 4), torch.empty(0, dtype=torch.int64)))
     run(strategy, nodes, 1)
-    assert "This node has no samples" in strategy._run.recording.history[0].dropped[0]
+    assert "This node has no samples" in history_of(strategy)[0].dropped[0]
 
 
-# Who is there
+# Nodes that come and go
 
 
-def test_too_few_nodes_end_the_wait_in_a_sentence():
+def test_a_run_with_too_few_nodes_stops_after_the_timeout():
     with pytest.raises(RunStopped, match=r"Only 5 nodes were connected after 0\.2 seconds.*6 are wanted"):
         run(small_strategy("taco", min_available_nodes=6), small_nodes(), 1)
 
 
-def test_a_node_that_comes_later_takes_the_place_kept_for_it():
+def test_a_node_may_connect_after_the_first_round():
     nodes, strategy = small_nodes(), small_strategy("taco", clients=5)
     nodes.connected = nodes.nodes[:3]
 
@@ -148,46 +148,47 @@ def test_a_node_that_comes_later_takes_the_place_kept_for_it():
 
     nodes.tamper = tamper
     run(strategy, nodes, 2)
-    assert [record.cohort for record in strategy._run.recording.history] == [3, 5]
-    assert strategy._run.members.nodes == nodes.nodes
+    assert [record.cohort for record in history_of(strategy)] == [3, 5]
+    assert strategy.deployment.nodes.nodes == nodes.nodes
 
 
-def test_a_node_beyond_the_places_takes_no_part(caplog):
+def test_a_node_beyond_the_number_of_clients_takes_no_part(caplog):
     nodes, strategy = small_nodes(), small_strategy("taco")
     nodes.connected = nodes.nodes[:4]
     nodes.tamper = lambda node, reply: [nodes.connected.append(105) or reply] if node == 101 else [reply]
     run(strategy, nodes, 3)
-    assert [record.cohort for record in strategy._run.recording.history] == [4, 4, 4]
+    assert [record.cohort for record in history_of(strategy)] == [4, 4, 4]
     assert sum("Node 105 takes no part: the run is for 4 clients" in line for line in caplog.messages) == 1
 
 
-def test_a_node_that_leaves_is_not_asked_and_keeps_its_number():
+def test_a_node_that_disconnects_is_not_asked_and_keeps_its_client_number():
     nodes, strategy = small_nodes(), small_strategy("taco")
-    nodes.tamper = lambda node, reply: [_leave(nodes, reply) or reply]
+    nodes.tamper = lambda node, reply: [_disconnect(nodes, reply) or reply]
     run(strategy, nodes, 3)
-    clients = strategy._run.recording.history.clients
+    clients = history_of(strategy).clients
     asked = [[record.client for record in clients if record.round == number] for number in (1, 2, 3)]
     assert asked == [[0, 1, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 3, 4]]
 
 
-def _leave(nodes, reply):
+def _disconnect(nodes, reply):
     nodes.connected = [node for node in nodes.nodes if node != 103 or reply.metadata.group_id != "1"]
 
 
-def test_members_are_numbered_once():
-    members = Members(3)
-    assert members.admit([30, 10]) == []
-    assert members.admit([20, 5, 10]) == [20]
-    assert members.nodes == [10, 30, 5]
-    assert members.here([5, 10, 99]).tolist() == [True, False, True]
-    assert Members.restored(3, members.stored()).nodes == [10, 30, 5]
-    assert Members.restored(2, Members(2, [2**64 - 1]).stored()).nodes == [2**64 - 1]
+def test_nodes_keep_their_client_numbers():
+    registry = NodeRegistry(3)
+    assert registry.admit([30, 10]) == []
+    assert registry.admit([20, 5, 10]) == [20]
+    assert registry.nodes == [10, 30, 5]
+    assert registry.connected_mask([5, 10, 99]).tolist() == [True, False, True]
+    assert NodeRegistry.from_arrays(3, registry.to_arrays()).nodes == [10, 30, 5]
+    assert NodeRegistry.from_arrays(2, NodeRegistry(2, [2**64 - 1]).to_arrays()).nodes == [2**64 - 1]
 
 
 # Evaluation
 
 
 def evaluating_app(samples, value):
+    """Return a client app that reports ``value`` as its accuracy."""
     app = client_app(small_model(), samples)
 
     @app.evaluate()
@@ -199,29 +200,29 @@ def evaluating_app(samples, value):
     return app
 
 
-def test_nodes_evaluate_the_model_they_know():
+def test_nodes_evaluate_the_model_in_their_own_architecture():
     nodes = small_nodes()
     for place, (node, own) in enumerate(zip(nodes.nodes, skewed_clients(), strict=True)):
         nodes.apps[node] = evaluating_app(own, place / 10)
     strategy = small_strategy("taco", fraction_evaluate=1.0)
     result = run(strategy, nodes, 2)
     assert result.evaluate_metrics_clientapp[2]["accuracy"] == pytest.approx(0.2)
-    assert strategy._run.recording.history.column("accuracy") == pytest.approx([0.2, 0.2])
+    assert history_of(strategy).column("accuracy") == pytest.approx([0.2, 0.2])
     assert result.train_metrics_clientapp[1]["num-examples"] == pytest.approx(12)
 
 
-def test_evaluations_that_do_not_say_their_weight_count_alike():
+def test_evaluations_without_a_weight_count_alike():
     metrics = [{"accuracy": 0.2}, {"accuracy": 0.4, "num-examples": 3}]
-    assert shares_of(metrics, "num-examples") == [0.0, 1.0]
-    assert shares_of(metrics[:1] * 2, "num-examples") == [0.5, 0.5]
+    assert metric_shares(metrics, "num-examples") == [0.0, 1.0]
+    assert metric_shares(metrics[:1] * 2, "num-examples") == [0.5, 0.5]
 
 
-def test_an_app_that_does_not_evaluate_costs_nothing_but_a_line(caplog):
+def test_an_app_that_cannot_evaluate_is_logged(caplog):
     strategy = small_strategy("taco", fraction_evaluate=0.4)
     result = run(strategy, small_nodes(), 1)
     assert result.evaluate_metrics_clientapp == {}
     assert sum("did not evaluate" in line for line in caplog.messages) == 2
-    assert len(strategy._run.recording.history) == 1
+    assert len(history_of(strategy)) == 1
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
@@ -233,46 +234,45 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
             3,
             evaluate_fn=lambda number, arrays: MetricRecord({"loss": float("nan") if number == 2 else 1.0}),
         )
-    assert len(strategy._run.recording.history) == 1
+    assert len(history_of(strategy)) == 1
 
 
-# Room for uploads
+# Memory for uploads
 
 
-def test_uploads_in_a_file_give_the_same_bits(monkeypatch):
+def test_uploads_in_a_temporary_file_give_the_same_bits(monkeypatch):
     plain = run(small_strategy("scaffold"), small_nodes(), 3).arrays.to_torch_state_dict()
-    monkeypatch.setattr(rows, "IN_MEMORY", 0)
+    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
     nodes = small_nodes()
-    filed = run(small_strategy("scaffold"), nodes, 3).arrays.to_torch_state_dict()
-    assert torch.equal(plain["weight"], filed["weight"])
+    in_file = run(small_strategy("scaffold"), nodes, 3).arrays.to_torch_state_dict()
+    assert torch.equal(plain["weight"], in_file["weight"])
 
 
-def test_no_room_for_uploads_is_told(monkeypatch):
-    monkeypatch.setattr(rows, "IN_MEMORY", 0)
+def test_too_many_uploads_for_the_disk_are_explained(monkeypatch):
+    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
     with pytest.raises(RunStopped, match=r"No room for 1000000 uploads, .* name another folder in TMPDIR"):
-        rows.matrix_for(1_000_000, torch.empty(10_000_000))
+        upload_matrix.allocate_matrix(1_000_000, torch.empty(10_000_000))
 
 
-def test_no_room_for_uploads_stops_the_run(monkeypatch):
+def test_a_full_disk_stops_the_run(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rows, "IN_MEMORY", 0)
-    monkeypatch.setattr(rows.os, "posix_fallocate", full)
+    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
+    monkeypatch.setattr(upload_matrix.os, "posix_fallocate", full)
     with pytest.raises(RunStopped, match="No room for 5 uploads"):
         run(small_strategy("taco"), small_nodes(), 1)
 
 
-def test_a_system_that_cannot_reserve_room_has_files_all_the_same(monkeypatch):
-    monkeypatch.setattr(rows, "IN_MEMORY", 0)
-    monkeypatch.delattr(rows.os, "posix_fallocate")
-    matrix = rows.matrix_for(3, torch.empty(4))
+def test_files_are_used_even_if_the_system_cannot_reserve_space(monkeypatch):
+    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
+    monkeypatch.delattr(upload_matrix.os, "posix_fallocate")
+    matrix = upload_matrix.allocate_matrix(3, torch.empty(4))
     matrix[2] = 1.0
     assert matrix.sum() == 4
 
 
-def test_the_user_writes_these_lines():
-    """The client and the server of the documentation, as they stand."""
+def test_the_code_of_the_documentation_runs():
     app = ClientApp()
 
     @app.train()

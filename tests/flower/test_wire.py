@@ -1,29 +1,36 @@
-"""What crosses the network is what the method states, and nothing else."""
+"""What crosses the network: exactly what the method declares, and every setting that nodes need."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord
-from nodes import Nodes, arrays, client_app, small_nodes
+from flwr.clientapp import ClientApp
+from nodes import Nodes, arrays, client_app, history_of, run, small_model, small_nodes
 from torch import nn
 
 import fedtaco.flower
-from fedtaco.flower import FedStrategy
-from fedtaco.flower.wire import OWN_KEYS, Task
-from fedtaco.methods import METHODS, Setting
+from fedtaco import InvalidInput
+from fedtaco.client import ClientRunner
+from fedtaco.flower import FedStrategy, train
+from fedtaco.flower.wire import OWN_KEYS, NodeInstructions
+from fedtaco.methods import METHODS, Constants
+from fedtaco.runs.settings import RunSettings, declared
+from fedtaco.testing.small import skewed_clients
 
-HEADER = 128
-"""Bytes of numpy's own beside an array's numbers."""
-TALK = 1024
-"""Bytes that the names, settings and marks of a message may take."""
+NPY_HEADER = 128
+"""Bytes that numpy's format adds to the numbers of an array."""
+MAX_OVERHEAD = 1024
+"""Bytes that the names, settings and headers of a message and its reply may take."""
+ON_WIRE = {name for name, (_, setting) in declared(RunSettings).items() if setting.on_wire}
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_round_costs_the_bytes_that_the_method_states(method):
+def test_a_round_sends_as_many_bytes_as_the_method_declares(method):
     model = nn.Linear(2000, 5)
     size = sum(parameter.numel() for parameter in model.parameters()) * 4
     samples = [(torch.randn(8, 2000), torch.randint(0, 5, (8,))) for _ in range(3)]
@@ -34,44 +41,115 @@ def test_a_round_costs_the_bytes_that_the_method_states(method):
     strategy.start(nodes, arrays(model), num_rounds=2, timeout=1)
     cost = METHODS[method].cost
     for message, reply in zip(nodes.sent, received, strict=True):
-        (down, told), (up, said) = weight(message), weight(reply)
-        assert down == cost.down * (size + HEADER)
-        assert up == cost.up * (size + HEADER)
-        assert told + said < TALK
-        numbers = [name for name in message.content["config"] if name.startswith("number.")]
-        assert len(numbers) == cost.scalars_down
+        (down, overhead_down), (up, overhead_up) = count_bytes(message), count_bytes(reply)
+        assert down == cost.down * (size + NPY_HEADER)
+        assert up == cost.up * (size + NPY_HEADER)
+        assert overhead_down + overhead_up < MAX_OVERHEAD
+        scalars = [name for name in message.content["config"] if name.startswith("scalar.")]
+        assert len(scalars) == cost.scalars_down
 
 
-def weight(message):
-    """Bytes of the arrays of a message, and of its other records."""
+def count_bytes(message):
+    """Return the bytes of a message's arrays, and those of its other records."""
     records = list(message.content.values())
     vectors = sum(len(array.data) for record in records if isinstance(record, ArrayRecord) for array in record.values())
     return vectors, sum(record.count_bytes() for record in records if not isinstance(record, ArrayRecord))
 
 
-def test_each_node_is_sent_its_own_alpha_and_the_same_vectors():
+def test_each_node_receives_its_own_alpha_and_the_same_vectors():
     nodes = small_nodes()
-    strategy = fedtaco.flower.FedStrategy(
-        "taco", nn.Linear(4, 3, dtype=torch.float64), local_steps=3, fraction_evaluate=0
-    )
+    strategy = FedStrategy("taco", nn.Linear(4, 3, dtype=torch.float64), local_steps=3, fraction_evaluate=0)
     strategy.start(nodes, arrays(strategy.model), num_rounds=2, timeout=1)
-    second = nodes.sent[5:]
-    alphas = [message.content["config"]["number.alpha"] for message in second]
+    second_round = nodes.sent[5:]
+    alphas = [message.content["config"]["scalar.alpha"] for message in second_round]
     assert len(set(alphas)) == 5
-    assert alphas == [record.alpha for record in strategy._run.recording.history.clients[:5]]
-    assert len({id(message.content["vectors"]) for message in second}) == 1
+    assert alphas == [record.quantities["alpha"] for record in history_of(strategy).clients[:5]]
+    assert len({id(message.content["vectors"]) for message in second_round}) == 1
 
 
-def test_a_task_survives_its_record():
-    setting = Setting(clients=3, rounds=4, local_steps=5, local_lr=0.1, server_lr=0.7)
-    task = Task("survey", 2, "ab12", 1, 1, "taco", {"taco.gamma": 0.1}, setting, 8, 3, "cd34", {"alpha": 0.25})
-    record = ConfigRecord(task.config())
-    assert Task.of(record) == task
-    plain = {name for name in record if "." not in name}
+def instructions(**settings):
+    """Return instructions in which no two values are equal."""
+    values = {name: 100 + place for place, name in enumerate(sorted(ON_WIRE))}
+    return NodeInstructions(
+        phase="survey",
+        round=2,
+        run="ab12",
+        client=1,
+        memory_round=3,
+        method="taco",
+        frozen="cd34",
+        setting={**values, "local_lr": 0.1, "server_lr": 0.7, **settings},
+        parameter={"taco.gamma": 0.2, "stem.server_momentum": "eta"},
+        scalar={"alpha": 0.25},
+    )
+
+
+@pytest.mark.parametrize("server_lr", [0.7, None])
+def test_instructions_survive_the_config_record(server_lr):
+    sent = instructions(server_lr=server_lr)
+    received = NodeInstructions.from_config(ConfigRecord(sent.to_config()))
+    assert received == sent
+    assert received.to_config() == sent.to_config()
+
+
+def test_the_keys_of_the_config_are_those_users_must_not_set():
+    plain = {name for name in instructions().to_config() if "." not in name}
     assert plain == OWN_KEYS | {"server-round"}
+    single = {field.name for field in fields(NodeInstructions)} - {"setting", "parameter", "scalar"}
+    assert len(plain) == len(single | ON_WIRE) == len(single) + len(ON_WIRE)
 
 
-def test_only_flowers_public_names_are_used():
+@pytest.mark.parametrize("key", instructions().to_config())
+def test_every_key_of_the_config_is_read(key):
+    """Without a key, the instructions differ or cannot be read: nothing is sent in vain."""
+    sent = instructions()
+    config = {name: value for name, value in sent.to_config().items() if name != key}
+    if "." in key or key == "server-lr":
+        assert NodeInstructions.from_config(config) != sent
+    else:
+        with pytest.raises(InvalidInput, match=f"The message lacks '{key}'"):
+            NodeInstructions.from_config(config)
+
+
+def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
+    """Each setting has a value that differs from its default, and is read where the node trains."""
+    given = {"batch_size": 5, "local_lr": 0.03, "server_lr": 0.4, "seed": 11, "local_steps": 7}
+    expected = {**given, "clients": 5, "rounds": 2}
+    assert set(expected) == ON_WIRE
+    received, configs = [], []
+
+    class RecordingRunner(ClientRunner):
+        def run(self, method, instructions, job):
+            configs.append((self.config, job.steps))
+            return super().run(method, instructions, job)
+
+    monkeypatch.setattr("fedtaco.flower.client.ClientRunner", RecordingRunner)
+    app = ClientApp()
+
+    @app.train()
+    def handle(message, context):
+        received.append(NodeInstructions.from_config(message.content["config"]).setting)
+        return train(small_model(), skewed_clients()[0], message, context)
+
+    nodes = small_nodes()
+    nodes.apps = dict.fromkeys(nodes.nodes, app)
+    run(FedStrategy("taco", small_model(), fraction_evaluate=0, **given), nodes, 2)
+    assert received == [expected] * 10
+    assert len(configs) == 10
+    for config, steps in configs:
+        used = {**vars(config.constants), "batch_size": config.batch_size, "seed": config.seed}
+        assert used == expected
+        assert steps == 7
+
+
+def test_constants_are_taken_from_the_settings():
+    setting = instructions().setting
+    assert instructions().constants == Constants(
+        setting["clients"], setting["rounds"], setting["local_steps"], setting["local_lr"], setting["server_lr"]
+    )
+
+
+def test_only_public_names_of_flower_are_used():
     public = {"flwr.app", "flwr.serverapp", "flwr.clientapp", "flwr.serverapp.strategy"}
     root = Path(fedtaco.flower.__file__).parent
     for path in root.glob("*.py"):

@@ -252,8 +252,8 @@ def test_taco_returns_z():
 def test_records_hold_equation_7():
     result = run(METHODS["fedavg"](), 1)
     expected, cosines = alphas([local_sgd(i, W0) for i in range(N)])
-    np.testing.assert_allclose([record.alpha for record in result.history.clients], expected, rtol=1e-12)
-    np.testing.assert_allclose([record.cosine for record in result.history.clients], cosines, rtol=1e-12)
+    np.testing.assert_allclose([record.quantities["alpha"] for record in result.history.clients], expected, rtol=1e-12)
+    np.testing.assert_allclose([record.quantities["cosine"] for record in result.history.clients], cosines, rtol=1e-12)
 
 
 def test_server_rate_relaxes_the_move():

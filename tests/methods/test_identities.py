@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fedtaco.methods import (
-    FedAcg,
+    FedACG,
     FedAvg,
     FedAvgM,
-    FedCm,
+    FedCM,
     FedProx,
     FedProxTaco,
     Scaffold,
@@ -27,10 +27,10 @@ OFF = [
     Scaffold(alpha=0.0),
     ScaffoldTaco(alpha=0.0),
     Stem(alpha=1.0, server_momentum="off"),
-    FedAcg(momentum=0.0, beta=0.0),
+    FedACG(momentum=0.0, beta=0.0),
     TacoCorrection(gamma=0.0),
     TacoUniform(gamma=0.0),
-    FedCm(alpha=1.0),
+    FedCM(alpha=1.0),
     FedAvgM(momentum=0.0),
 ]
 
@@ -64,21 +64,21 @@ def test_default_gain_is_exactly_one(steps):
 
 def test_the_mean_of_client_models_comes_out():
     """With the default server rate and no correction, the new model is the mean of the client models."""
-    from fedtaco.testing import make_federation
+    from fedtaco.testing import make_simulator
 
-    federation = make_federation(FedAvg())
+    simulator = make_simulator(FedAvg())
     seen = []
-    run = federation.engine.run
+    run = simulator.engine.run
 
     class Watching:
-        def run(self, method, assignment, jobs):
-            results = run(method, assignment, jobs)
-            seen.append(assignment.broadcast.start - results.vectors["update"])
+        def run(self, method, instructions, jobs):
+            results = run(method, instructions, jobs)
+            seen.append(instructions.broadcast.start - results.vectors["update"])
             return results
 
         def close(self):
             pass
 
-    federation.engine = Watching()
-    outcome = next(iter(federation.rounds(federation.begin())))
+    simulator.engine = Watching()
+    outcome = next(iter(simulator.rounds(simulator.initial_state())))
     torch.testing.assert_close(outcome.state.server.weights, seen[0].mean(0))

@@ -7,25 +7,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedtaco.cohort import CohortResults
 from fedtaco.methods import (
     METHODS,
+    Constants,
     FedAvg,
     Geometry,
     Scaffold,
     ScaffoldTaco,
-    Server,
-    Setting,
+    ServerState,
     Taco,
     Uploads,
     geometry_of,
 )
-from fedtaco.testing import CLIENTS, LOCAL_LR, STEPS, final_state, make_federation
+from fedtaco.testing import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
 
 
 def uploads_of(matrix, shares=None):
     count = len(matrix)
     return Uploads(
-        setting=Setting(clients=count, rounds=10, local_steps=5, local_lr=0.1),
+        constants=Constants(clients=count, rounds=10, local_steps=5, local_lr=0.1),
         clients=torch.arange(count),
         vectors={"update": matrix},
         steps=torch.full((count,), 5),
@@ -60,7 +61,7 @@ def test_alpha_lies_between_0_and_1_and_is_not_all_zero(matrix):
 def test_weights_sum_to_1(matrix, name, by_samples):
     sizes = torch.arange(1.0, len(matrix) + 1, dtype=torch.float64)
     shares = sizes / sizes.sum() if by_samples else None
-    weights = METHODS[name]().weigh(Server(matrix[0]), uploads_of(matrix, shares))
+    weights = METHODS[name]().weigh(ServerState(matrix[0]), uploads_of(matrix, shares))
     assert float(weights.sum()) == pytest.approx(1)
     assert (weights >= 0).all()
 
@@ -70,29 +71,29 @@ def test_weighting_by_samples_multiplies_the_coefficients():
     shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     alpha = geometry_of(matrix).alpha
     expected = shares * alpha / (shares * alpha).sum()
-    torch.testing.assert_close(Taco().weigh(Server(matrix[0]), uploads_of(matrix, shares)), expected)
+    torch.testing.assert_close(Taco().weigh(ServerState(matrix[0]), uploads_of(matrix, shares)), expected)
 
 
 @pytest.mark.parametrize("method", [Scaffold(), Scaffold(alpha=0.5), ScaffoldTaco()], ids=str)
 def test_scaffold_variate_is_the_mean_of_the_clients(method):
-    federation = make_federation(method)
-    for outcome in federation.rounds(federation.begin()):
+    simulator = make_simulator(method)
+    for outcome in simulator.rounds(simulator.initial_state()):
         own = torch.stack([memory["variate"] for memory in outcome.state.memories.values()])
         torch.testing.assert_close(outcome.state.server.memory["variate"], own.mean(0))
 
 
 def test_scaffold_divides_by_all_clients_under_partial_participation():
-    federation = make_federation(Scaffold(), participation=0.4)
-    for outcome in federation.rounds(federation.begin()):
+    simulator = make_simulator(Scaffold(), participation=0.4)
+    for outcome in simulator.rounds(simulator.initial_state()):
         own = torch.stack([memory["variate"] for memory in outcome.state.memories.values()])
         torch.testing.assert_close(outcome.state.server.memory["variate"], own.sum(0) / CLIENTS)
 
 
 @pytest.mark.parametrize("method", [Scaffold(alpha=0.5), ScaffoldTaco()], ids=str)
 def test_scaffold_variate_is_the_mean_gradient_of_the_round(method):
-    federation = make_federation(method)
+    simulator = make_simulator(method)
     seen: dict[int, list[torch.Tensor]] = {}
-    inner, current = federation.worker.model.gradient, {"client": -1}
+    inner, current = simulator.runner.model.gradient, {"client": -1}
 
     def gradient(point, batch, loss, seed):
         value = inner(point, batch, loss, seed)
@@ -100,20 +101,18 @@ def test_scaffold_variate_is_the_mean_gradient_of_the_round(method):
         return value
 
     class Watching:
-        def run(self, method, assignment, jobs):
-            from fedtaco.engines import Results
-
-            results = Results(jobs)
+        def run(self, method, instructions, jobs):
+            results = CohortResults.empty(jobs)
             for job in jobs:
                 current["client"] = job.client
-                results.put(job.row, federation.worker.run(method, assignment, job), method)
+                results.put(job, simulator.runner.run(method, instructions, job))
             return results
 
         def close(self):
             pass
 
-    federation.engine, federation.worker.model.gradient = Watching(), gradient
-    rounds = federation.rounds(federation.begin())
+    simulator.engine, simulator.runner.model.gradient = Watching(), gradient
+    rounds = simulator.rounds(simulator.initial_state())
     next(rounds)
     seen.clear()
     state = next(rounds).state
@@ -127,34 +126,34 @@ def test_taco_recursion(gamma):
     """G⁺ = ĝ + B · sum p_i (1 - α_i) · G, with ĝ the weighted mean of the plain gradients."""
     method = Taco(gamma=gamma)
     gain = method.gain(STEPS)
-    federation = make_federation(method)
-    state = federation.begin()
-    for outcome in federation.rounds(state):
+    simulator = make_simulator(method)
+    state = simulator.initial_state()
+    for outcome in simulator.rounds(state):
         before, after = state.server, outcome.state.server
-        weights = [record.weight for record in outcome.clients]
+        weights = [record.quantities["weight"] for record in outcome.clients]
         factors = torch.tensor(weights, dtype=torch.float64) @ (1 - before.memory["alpha"])
         move = (before.weights - after.weights) / (STEPS * LOCAL_LR)
         torch.testing.assert_close(after.memory["direction"], move)
-        plain = plain_gradient(federation, state, weights)
+        plain = plain_gradient(simulator, state, weights)
         expected = plain + gain * factors * before.memory["direction"]
         torch.testing.assert_close(after.memory["direction"], expected, rtol=1e-9, atol=1e-12)
         state = outcome.state
 
 
-def plain_gradient(federation, state, weights):
+def plain_gradient(simulator, state, weights):
     """The weighted mean gradient along the clients' paths, replayed without the package's loop."""
     from fedtaco.data import batch_plan
     from fedtaco.randomness import generator
 
     total = torch.zeros_like(state.server.weights)
-    gain = federation.method.gain(STEPS)
+    gain = simulator.method.gain(STEPS)
     for client, weight in enumerate(weights):
         factor = 1 - state.server.memory["alpha"][client]
         x = state.server.weights.clone()
-        samples = federation.clients[client]
+        samples = simulator.clients[client]
         rng = generator(0, "batches", client, state.round + 1)
         for indices in batch_plan(rng, len(samples), STEPS, 4):
-            g = federation.model.gradient(x, samples.batch(indices), federation.plan.loss, 0)
+            g = simulator.model.gradient(x, samples.batch(indices), simulator.config.loss, 0)
             total += weight * g / STEPS
             x = x - LOCAL_LR * (g + gain * factor * state.server.memory["direction"])
     return total
@@ -162,18 +161,18 @@ def plain_gradient(federation, state, weights):
 
 def test_uniform_taco_is_fedcm_with_a_longer_step():
     """With one α for all and B = 1, TACO adds (1 - α) G to the gradient: FedCM's mixture divided by a."""
-    from fedtaco.methods import FedCm, Local, TacoUniform
+    from fedtaco.methods import FedCM, LocalContext, TacoUniform
 
     direction, g, alpha = torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0]), torch.tensor(0.3)
     received = {"direction": direction, "alpha": alpha}
-    setting = Setting(clients=2, rounds=1, local_steps=5, local_lr=0.1)
+    constants = Constants(clients=2, rounds=1, local_steps=5, local_lr=0.1)
 
     def step(method):
-        local = Local(setting, torch.zeros(2), received, {}, 5, lambda x: g.clone(), lambda x: g.clone())
+        local = LocalContext(constants, torch.zeros(2), received, {}, 5, lambda x: g.clone(), lambda x: g.clone())
         local.correction = method.correction(local)
         return method.direction(torch.zeros(2), local)
 
-    torch.testing.assert_close(step(FedCm(alpha=0.3)), 0.3 * g + 0.7 * direction)
+    torch.testing.assert_close(step(FedCM(alpha=0.3)), 0.3 * g + 0.7 * direction)
     torch.testing.assert_close(step(TacoUniform()), g + 0.7 * direction)
 
 
@@ -182,8 +181,8 @@ def test_uniform_taco_is_fedcm_with_a_longer_step():
 
 def test_one_client_is_not_corrected():
     assert geometry_of(torch.tensor([[3.0, 4.0]])).alpha.tolist() == [1.0]
-    alone = final_state(Taco(), clients=make_federation(Taco()).clients[:1])
-    plain = final_state(FedAvg(), clients=make_federation(Taco()).clients[:1])
+    alone = final_state(Taco(), clients=make_simulator(Taco()).clients[:1])
+    plain = final_state(FedAvg(), clients=make_simulator(Taco()).clients[:1])
     assert torch.equal(alone.server.weights, plain.server.weights)
 
 
@@ -197,15 +196,15 @@ def test_zero_updates_get_no_weight_unless_all_are_zero(name):
     method = METHODS[name]()
     matrix = torch.zeros(3, 2, dtype=torch.float64)
     uploads = uploads_of(matrix)
-    assert method.weigh(Server(matrix[0]), uploads).tolist() == pytest.approx([1 / 3] * 3)
+    assert method.weigh(ServerState(matrix[0]), uploads).tolist() == pytest.approx([1 / 3] * 3)
     matrix = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)
-    assert method.weigh(Server(matrix[0]), uploads_of(matrix)).tolist() == [0.0, 1.0, 0.0]
+    assert method.weigh(ServerState(matrix[0]), uploads_of(matrix)).tolist() == [0.0, 1.0, 0.0]
 
 
 def test_opposed_updates_cancel_and_weigh_by_share():
     matrix = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
     assert geometry_of(matrix).alpha.tolist() == [0.0, 0.0]
-    assert Taco().weigh(Server(matrix[0]), uploads_of(matrix)).tolist() == [0.5, 0.5]
+    assert Taco().weigh(ServerState(matrix[0]), uploads_of(matrix)).tolist() == [0.5, 0.5]
 
 
 def test_orthogonal_clients_reach_the_floor():
@@ -214,11 +213,11 @@ def test_orthogonal_clients_reach_the_floor():
 
 
 def test_alpha_of_the_absent_is_kept():
-    federation = make_federation(Taco(), participation=0.4)
-    state = federation.begin()
+    simulator = make_simulator(Taco(), participation=0.4)
+    state = simulator.initial_state()
     assert state.server.memory["alpha"].tolist() == [0.1] * CLIENTS
-    for outcome in federation.rounds(state):
-        fresh = {record.client: record.alpha for record in outcome.clients}
+    for outcome in simulator.rounds(state):
+        fresh = {record.client: record.quantities["alpha"] for record in outcome.clients}
         for client in range(CLIENTS):
             expected = fresh.get(client, float(state.server.memory["alpha"][client]))
             assert float(outcome.state.server.memory["alpha"][client]) == pytest.approx(expected)
@@ -248,8 +247,8 @@ def test_an_upload_against_the_mean_has_no_coefficient():
 def test_unequal_steps_count_by_their_weights():
     uploads = uploads_of(torch.ones(3, 2, dtype=torch.float64))
     uploads.steps = torch.tensor([1, 4, 10])
-    uploads.weights = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
+    uploads.aggregation_weights = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
     assert uploads.effective_steps == pytest.approx(4)
-    torch.testing.assert_close(uploads.per_step(uploads.move), torch.full((2,), 1 / 0.4, dtype=torch.float64))
-    uploads.setting = Setting(clients=3, rounds=1, local_steps=10, local_lr=0.1, server_lr=0.2)
+    torch.testing.assert_close(uploads.per_step(uploads.mean_update), torch.full((2,), 1 / 0.4, dtype=torch.float64))
+    uploads.constants = Constants(clients=3, rounds=1, local_steps=10, local_lr=0.1, server_lr=0.2)
     assert uploads.relaxation == pytest.approx(0.5)

@@ -57,7 +57,7 @@ def test_frozen_and_tied_parameters():
 
 def test_trained_module_keeps_its_own_weights():
     model = FlatModel(nn.Linear(4, 3))
-    trained = model.trained(torch.ones_like(model.vector), model.buffers)
+    trained = model.to_module(torch.ones_like(model.vector), model.buffers)
     model.vector.zero_()
     assert torch.equal(trained.weight, torch.ones(3, 4))
     assert not trained.training

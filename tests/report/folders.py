@@ -1,4 +1,4 @@
-"""Run folders made by hand, so that every figure in them is known."""
+"""Run folders written by hand, so that every figure in them is known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedtaco.records import ClientRecord, Decision, History, RoundRecord, RunFolder, Split
-from fedtaco.report import summarize
+from fedtaco.records import ClientRecord, Decision, History, PartitionRecord, RoundRecord, RunFolder
+from fedtaco.records.summary import summarize
 
 
 def write_run(
@@ -29,9 +29,10 @@ def write_run(
     decisions: dict[int, list[Decision]] | None = None,
     **settings: Any,
 ) -> RunFolder:
-    """A run of some clients over some rounds; ``expelled``, ``dropped`` and ``decisions`` say who and when.
+    """Write a run with one client per entry of ``groups`` and one round per accuracy.
 
-    With no ``classes`` nothing is known of the clients' labels, as on Flower.
+    ``expelled`` maps clients to rounds, ``dropped`` and ``decisions`` rounds to events. Without ``classes`` the
+    clients' labels are unknown, as on Flower.
     """
     clients, folder = len(groups), RunFolder(path)
     config = {
@@ -50,8 +51,9 @@ def write_run(
         **settings,
     }
     counts = np.arange(clients * classes).reshape(clients, classes) + 1
-    split = Split([np.arange(3) + 3 * client for client in range(clients)], counts, list(groups), list(freeloaders))
-    folder.begin(config, split)
+    indices = [np.arange(3) + 3 * client for client in range(clients)]
+    partition = PartitionRecord(indices, counts, list(groups), list(freeloaders))
+    folder.create(config, partition)
     history, out = History(), expelled or {}
     for number, accuracy in enumerate(accuracies, 1):
         record = RoundRecord(
@@ -70,10 +72,7 @@ def write_run(
             ClientRecord(
                 number,
                 client,
-                alpha=client / 10 + number / 100,
-                cosine=0.5,
-                norm=float(number),
-                weight=1 / clients,
+                {"alpha": client / 10 + number / 100, "cosine": 0.5, "norm": float(number), "weight": 1 / clients},
                 seconds=None,
                 strikes=number,
                 expelled=out.get(client) == number,
@@ -83,8 +82,8 @@ def write_run(
         ]
         history.rounds.append(record)
         history.clients.extend(own)
-        folder.append(record, own)
+        folder.append_round(record, own)
     if finished:
         ending = {"method": method.rpartition(":")[2], "seed": seed, "partition_notes": [], "stopped": stopped}
-        folder.end({**ending, **summarize(history, config["target"], split)})
+        folder.save_summary({**ending, **summarize(history, config["target"], partition)})
     return folder

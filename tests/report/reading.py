@@ -1,21 +1,21 @@
-"""A page as it is read."""
+"""Helpers to read a rendered page."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from fedtaco.report.gather import gather
 from fedtaco.report.page import render
+from fedtaco.report.page_data import build_page_data
 
 PLOTLY = "window.Plotly = {};"
 
 
 def page_of(folders):
-    return render(gather(folders), PLOTLY, "1.0")
+    return render(build_page_data(folders), PLOTLY, "1.0")
 
 
 def text_of(page):
-    """The page as it is read: no scripts, no tags."""
+    """Return the visible text of a page, without scripts and tags."""
 
     class Reader(HTMLParser):
         def __init__(self):

@@ -8,9 +8,10 @@ import shutil
 import pytest
 from folders import write_run
 
-from fedtaco.report.gather import POINTS, SIDE, gather
+from fedtaco.report.curves import POINTS
 from fedtaco.report.page import _plotly, render, write_report
-from fedtaco.report.runs import find_runs
+from fedtaco.report.page_data import SIDE, build_page_data
+from fedtaco.report.run_reader import find_runs
 
 pytestmark = pytest.mark.browser
 
@@ -100,7 +101,7 @@ def wide(browser, width):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
-def test_all_charts_are_drawn_and_nothing_is_complained_about(browser, page):
+def test_all_charts_are_drawn_without_errors_or_warnings(browser, page):
     opened(browser, page)
     for chart in ("rounds", "seconds"):
         drawn = "return document.querySelectorAll(arguments[0]).length"
@@ -216,7 +217,7 @@ def test_names_are_shown_as_they_are(browser, tmp_path):
     assert complaints(browser) == []
 
 
-def test_a_report_on_a_run_that_has_only_begun_opens(browser, tmp_path):
+def test_a_report_on_a_run_without_a_finished_round_opens(browser, tmp_path):
     write_run(tmp_path / "a", accuracies=(), finished=False)
     write_report(find_runs(tmp_path), tmp_path / "report.html")
     opened(browser, (tmp_path / "report.html").as_uri())
@@ -232,7 +233,7 @@ def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
     for seed in range(3):
         for number in range(7):
             write_run(tmp_path / f"{number}-{seed}", f"method{number}", seed=seed, groups=groups, accuracies=(0.5,))
-    data = gather(find_runs(tmp_path))
+    data = build_page_data(find_runs(tmp_path))
     assert len(data["partitions"][0]["rows"]) <= SIDE
     source = random.Random(0)
 
@@ -241,8 +242,8 @@ def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
 
     for run in data["runs"]:
         columns = [f"{first}–{first + 4}" for first in range(1, 5 * SIDE, 5)]
-        grids = {name: [[draw() for _ in columns] for _ in grid] for name, grid in run["grids"].items()}
-        run.update(columns=columns, width=5, rounds=5 * SIDE, grids=grids)
+        values = {name: [[draw() for _ in columns] for _ in own] for name, own in run["values"].items()}
+        run.update(columns=columns, width=5, rounds=5 * SIDE, values=values)
     for method in data["methods"]:
         points = list(range(1, POINTS + 1))
         curve = {"rounds": points, "seconds": points, "mean": [draw() for _ in points], "seeds": [3] * POINTS}
@@ -262,6 +263,6 @@ def test_a_run_whose_labels_are_not_known_says_so(browser, tmp_path):
     write_report(find_runs(tmp_path), out)
     opened(browser, out.as_uri())
     assert not element(browser, "#labels").is_displayed()
-    assert element(browser, "#labels-note").text == "Not known: what a node holds does not leave it."
+    assert element(browser, "#labels-note").text == "Unknown: nodes do not disclose their labels."
     assert element(browser, "#heat .hm image").is_displayed()
     assert complaints(browser) == []

@@ -1,4 +1,4 @@
-"""``fedtaco report``, as a user meets it."""
+"""The command ``fedtaco report``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from folders import write_run
 from fedtaco.cli.main import main
 from fedtaco.errors import InvalidInput
 from fedtaco.records import RunFolder
-from fedtaco.report.gather import gather
+from fedtaco.report.page_data import build_page_data
 
 WHOLE = """
+schema = 2
 method = "taco"
 dataset = "digits"
 partition = "groups"
@@ -54,7 +55,7 @@ def test_a_report_shows_its_progress_when_reading_takes_long(fedtaco, tmp_path, 
     assert "Reading rounds" in fedtaco("report", "runs")[1]
 
 
-def test_bad_requests_are_a_sentence(fedtaco, tmp_path, monkeypatch):
+def test_bad_requests_give_a_one_line_error(fedtaco, tmp_path, monkeypatch):
     write_run(tmp_path / "runs" / "a")
     write_run(tmp_path / "mixed" / "a")
     write_run(tmp_path / "mixed" / "b", dataset="fmnist")
@@ -81,7 +82,7 @@ def test_bad_requests_are_a_sentence(fedtaco, tmp_path, monkeypatch):
     ("file", "content", "words"),
     [
         ("config.toml", "method = ", "config.toml is damaged"),
-        ("config.toml", 'method = "taco"\n', "config.toml is damaged: it lacks clients"),
+        ("config.toml", 'schema = 2\nmethod = "taco"\n', "config.toml is damaged: it lacks clients"),
         ("config.toml", WHOLE + "[ran_by]\nversions = [3]", "config.toml is damaged"),
         ("rounds.jsonl", "{\n", "rounds.jsonl is damaged"),
         ("rounds.jsonl", '{"round": 1}\n', "rounds.jsonl is damaged: it lacks dropped"),
@@ -102,8 +103,8 @@ def test_a_damaged_file_is_named(fedtaco, tmp_path, file, content, words):
     assert not (tmp_path / "runs" / "report.html").exists()
 
 
-def test_a_missing_partition_is_told(tmp_path):
+def test_a_missing_partition_is_reported(tmp_path):
     write_run(tmp_path / "a")
     (tmp_path / "a" / "partition.npz").unlink()
     with pytest.raises(InvalidInput, match=r"partition\.npz"):
-        gather([RunFolder(tmp_path / "a")])
+        build_page_data([RunFolder(tmp_path / "a")])

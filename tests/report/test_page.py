@@ -1,21 +1,22 @@
-"""The page of a report, as it is read."""
+"""The HTML page of a report."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from importlib import resources
 
 from folders import write_run
 from reading import page_of, text_of
 
-from fedtaco.records import Decision
-from fedtaco.report.gather import gather
+from fedtaco.records import QUANTITIES, Decision
 from fedtaco.report.page import write_report
-from fedtaco.report.runs import find_runs
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import find_runs
 
 
-def test_detections_and_left_out_uploads_are_listed_with_reasons(tmp_path):
+def test_expulsions_and_dropped_uploads_are_listed_with_reasons(tmp_path):
     folder = write_run(
         tmp_path / "a",
         expelled={1: 2},
@@ -27,25 +28,43 @@ def test_detections_and_left_out_uploads_are_listed_with_reasons(tmp_path):
             2: [Decision(1, "expelled", "copy", 3.1e-14, 1e-8, "the upload is made of what the client was sent")]
         },
     )
-    data = gather([folder])
-    (detection,), (dropped,) = data["detections"], data["dropped"]
-    assert (detection["client"], detection["round"], detection["freeloader"]) == (1, 2, True)
-    assert dropped["rounds"] == [1, 3]
+    data = build_page_data([folder])
+    (expulsion,), (dropped,) = data["expulsions"], data["dropped"]
+    assert (expulsion.client, dropped.client) == (1, 0)
     assert (data["runs"][0]["expelled"], data["runs"][0]["freeloaders"]) == ([0], [0, 1])
-    assert data["runs"][0]["grids"]["alpha"][0] == [0.11, 0.12, None]
+    assert data["runs"][0]["values"]["alpha"][0] == [0.11, 0.12, None]
     text = text_of(page_of([folder]))
+    assert "taco, seed 0: 1 client with dropped uploads" in text
     assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes; the upload is made of what" in text
     assert "the client was sent (copy 3.1e-14, threshold 1e-08). A freeloader." in text
     assert "Client 0, rounds 1, 3: the upload is not finite." in text
     quiet = text_of(page_of([write_run(tmp_path / "b")]))
     assert "No client was expelled." in quiet
-    assert "No upload was left out." in quiet
+    assert "No upload was dropped." in quiet
+
+
+def test_the_page_follows_the_declared_quantities(tmp_path):
+    """A quantity is declared in records/quantities.py alone: heat maps, menu, labels and scales follow."""
+    folder = write_run(tmp_path / "a")
+    island = embedded_in(page_of([folder]))
+    assert [one["name"] for one in island["quantities"]] == [one.name for one in QUANTITIES]
+    assert {one["name"]: one["scale"] for one in island["quantities"]}["cosine"] == "signed"
+    assert set(island["runs"][0]["values"]) == {one.name for one in QUANTITIES}
+    assets = resources.files("fedtaco.report")
+    template = "".join(assets.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.js"))
+    for quantity in QUANTITIES:
+        assert quantity.title not in template
+        assert f'"{quantity.name}"' not in template
+
+
+def embedded_in(page):
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)[1])
 
 
 def test_long_lists_are_cut(tmp_path):
     clients = 300
     folder = write_run(tmp_path / "a", groups=("A",) * clients, expelled=dict.fromkeys(range(clients), 1))
-    assert len(gather([folder])["detections"]) == clients
+    assert len(build_page_data([folder])["expulsions"]) == clients
     assert "And 100 more." in text_of(page_of([folder]))
 
 
@@ -81,7 +100,7 @@ def test_names_from_a_run_cannot_break_out_of_the_page(tmp_path):
     assert evil in text_of(page)
 
 
-def test_the_page_holds_all_it_needs(tmp_path):
+def test_the_page_is_self_contained(tmp_path):
     out = tmp_path / "report.html"
     write_report([write_run(tmp_path / "a")], out)
     page = out.read_text(encoding="utf-8")
@@ -97,7 +116,7 @@ def test_reading_for_a_report_needs_no_torch(tmp_path):
     write_run(tmp_path / "a")
     probe = (
         "import sys; from pathlib import Path; from fedtaco.report.page import write_report;"
-        "from fedtaco.report.runs import find_runs;"
+        "from fedtaco.report.run_reader import find_runs;"
         f"write_report(find_runs(Path({str(tmp_path)!r})), Path({str(tmp_path / 'r.html')!r}));"
         "sys.exit('torch' in sys.modules)"
     )
@@ -110,4 +129,4 @@ def test_the_page_says_which_versions_made_the_runs(tmp_path):
         "versions": [{"from_round": 1, "python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.6"}],
     }
     text = text_of(page_of([write_run(tmp_path / "a", ran_by=ran_by)]))
-    assert "made by version fedtaco 0.1.0 schema 1 python 3.11.7 torch 2.13.0 numpy 2.4.6" in text
+    assert "made by version fedtaco 0.1.0 schema 2 python 3.11.7 torch 2.13.0 numpy 2.4.6" in text

@@ -1,4 +1,4 @@
-"""Behaviours: what is sent, what is seen, who is chosen, and that an engine changes none of it."""
+"""Behaviours: what misbehaving clients send and remember, who is chosen, and that every engine agrees."""
 
 from __future__ import annotations
 
@@ -13,66 +13,65 @@ from sketches import SKETCHES
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.engines import MisbehavingEngine, SerialEngine
-from fedtaco.experiment import Manner
-from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.runs import Bench
+from fedtaco.experiment import RunOptions
+from fedtaco.experiment.config import resolve_config
+from fedtaco.experiment.prepared import PreparedRun
 from fedtaco.methods import METHODS
-from fedtaco.testing import CLIENTS, make_federation
-from fedtaco.trust import Behaviour, Misfits, choose_clients
+from fedtaco.testing import CLIENTS, make_simulator
+from fedtaco.trust import AdversarialClients, Behaviour, choose_clients, parse_behaviour
 
 START, PREVIOUS = torch.zeros(20_000), torch.full((20_000,), 0.5)
 
 
-def misfits(text, clients=(1, 3)):
-    return Misfits(frozenset(clients), Behaviour.of(text), seed=0)
+def adversaries(text, clients=(1, 3)):
+    return AdversarialClients(frozenset(clients), parse_behaviour(text), seed=0)
 
 
-def made_up(text, memory=None, round_number=4):
+def forged(text, memory=None, round_number=4):
     seen = {"start": PREVIOUS, "first_move": torch.tensor([0.02])} if memory is None else memory
-    return misfits(text).make_up(1, round_number, START, seen)
+    return adversaries(text).forge(1, round_number, START, seen)
 
 
 @pytest.mark.parametrize(
     ("text", "upload"), [("replay", 0.5), ("replay-scaled:-1", -0.5), ("replay-scaled", 0.15), ("zero", 0.0)]
 )
 def test_what_is_sent_without_noise(text, upload):
-    torch.testing.assert_close(made_up(text), torch.full_like(START, upload))
+    torch.testing.assert_close(forged(text), torch.full_like(START, upload))
 
 
 def test_replay_noise_is_a_copy_and_noise_of_a_part_of_its_length():
-    noise = made_up("replay-noise:0.1") - 0.5
+    noise = forged("replay-noise:0.1") - 0.5
     assert float(noise.mean()) == pytest.approx(0, abs=0.002)
     assert float(noise.norm() / PREVIOUS.norm()) == pytest.approx(0.1, rel=0.03)
 
 
 def test_disguised_noise_fades_with_the_rounds():
     """Fraboni et al.: deviation c σ / t, σ the mean length of the first move, t counted from the second round."""
-    assert float(made_up("disguised", round_number=2).std()) == pytest.approx(0.02, rel=0.03)
-    assert float(made_up("disguised:3", round_number=4).std()) == pytest.approx(3 * 0.02 / 3, rel=0.03)
+    assert float(forged("disguised", round_number=2).std()) == pytest.approx(0.02, rel=0.03)
+    assert float(forged("disguised:3", round_number=4).std()) == pytest.approx(3 * 0.02 / 3, rel=0.03)
 
 
 def test_random_is_even_and_as_long_as_the_last_move():
-    sent = made_up("random")
+    sent = forged("random")
     assert float(sent.abs().max()) == pytest.approx(math.sqrt(3) * 0.5, rel=0.01)
     assert float(sent.norm() / PREVIOUS.norm()) == pytest.approx(1, rel=0.03)
-    assert float(made_up("random", memory={}).abs().max()) == pytest.approx(1e-3, rel=0.01)
+    assert float(forged("random", memory={}).abs().max()) == pytest.approx(1e-3, rel=0.01)
 
 
 @pytest.mark.parametrize("text", ["replay", "replay-noise", "disguised", "zero"])
-def test_nothing_to_ride_on_in_the_first_round(text):
-    assert made_up(text, memory={}, round_number=1).count_nonzero() == 0
+def test_nothing_can_be_replayed_in_the_first_round(text):
+    assert forged(text, memory={}, round_number=1).count_nonzero() == 0
 
 
 def test_noise_is_fresh_for_each_client_and_round():
-    one, two = (misfits("random").make_up(client, 4, START, {}) for client in (1, 3))
+    one, two = (adversaries("random").forge(client, 4, START, {}) for client in (1, 3))
     assert abs(float(torch.cosine_similarity(one, two, dim=0))) < 0.05
-    assert abs(float(torch.cosine_similarity(one, made_up("random", round_number=5), dim=0))) < 0.05
-    assert torch.equal(one, misfits("random").make_up(1, 4, START, {}))
+    assert abs(float(torch.cosine_similarity(one, forged("random", round_number=5), dim=0))) < 0.05
+    assert torch.equal(one, adversaries("random").forge(1, 4, START, {}))
 
 
 def test_the_first_move_is_remembered_for_good():
-    own = misfits("disguised")
+    own = adversaries("disguised")
     memory = {}
     for start in (torch.zeros(4), torch.tensor([1.0, -1.0, 3.0, -3.0]), torch.full((4,), 100.0)):
         memory = own.remember(start, memory)
@@ -80,18 +79,19 @@ def test_the_first_move_is_remembered_for_good():
     assert torch.equal(memory["start"], torch.full((4,), 100.0))
 
 
-def test_attackers_spoil_what_they_trained():
+def test_attackers_change_what_they_trained():
     update = torch.linspace(-1, 1, 1000)
-    assert torch.equal(misfits("sign-flip").spoil(1, 1, update), -update)
-    noise = misfits("gaussian:3").spoil(1, 1, update)
+    start = torch.zeros(1000)
+    assert torch.equal(adversaries("sign-flip").change_update(1, 1, start, {}, update), -update)
+    noise = adversaries("gaussian:3").change_update(1, 1, start, {}, update)
     assert float(noise.norm() / update.norm()) == pytest.approx(3, rel=0.1)
     assert abs(float(torch.cosine_similarity(noise, update, dim=0))) < 0.1
 
 
 @pytest.mark.parametrize(("when", "active"), [("late", [3, 4, 5, 6, 7]), ("intermittent", [2, 4, 6])])
-def test_when_a_freeloader_rides(when, active):
-    behaviour = Behaviour.of(f"replay:{when}")
-    assert [number for number in range(1, 8) if behaviour.rides(number, rounds=7)] == active
+def test_when_a_freeloader_freeloads(when, active):
+    behaviour = parse_behaviour(f"replay:{when}")
+    assert [number for number in range(1, 8) if behaviour.freeloads(number, rounds=7)] == active
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_when_a_freeloader_rides(when, active):
 )
 def test_what_is_not_a_behaviour_is_refused(wrong):
     with pytest.raises(InvalidInput, match="behaviour"):
-        Behaviour.of(wrong)
+        parse_behaviour(wrong)
 
 
 @given(st.lists(st.sampled_from("ABC"), min_size=1, max_size=40), st.data())
@@ -118,37 +118,31 @@ def test_every_client_may_be_chosen():
     assert min(np.bincount(drawn, minlength=6)) > 40
 
 
-# In a federation
+# In a simulation
 
 ALL = [*(kind() for kind in METHODS.values()), *SKETCHES]
 
 
-def federation_of(method, text, clients=(1, 3), **options):
-    def engine(worker):
-        return MisbehavingEngine(SerialEngine(worker), worker, misfits(text, clients))
-
-    return make_federation(method, engine=engine, **options)
+def simulator_of(method, text, clients=(1, 3)):
+    return make_simulator(method, adversaries=adversaries(text, clients))
 
 
 @pytest.mark.parametrize("method", ALL, ids=lambda method: method.name)
-def test_every_method_lives_with_freeloaders(method):
+def test_freeloaders_work_with_every_method(method):
     """They send the difference of their last two starting points, and zeros in all else."""
-    federation = federation_of(method, "replay")
-    engine, starts, uploads = federation.engine, [], []
+    simulator = simulator_of(method, "replay")
+    engine, starts, uploads = simulator.adversaries, [], []
 
     class Spy:
-        def run(self, method, assignment, jobs):
-            results = engine.run(method, assignment, jobs)
-            if assignment.phase == "train":
-                starts.append(assignment.broadcast.start.clone())
+        def run(self, method, instructions, jobs, memories):
+            results, remembered = engine.run(method, instructions, jobs, memories)
+            if instructions.phase == "train":
+                starts.append(instructions.broadcast.start.clone())
                 uploads.append({name: rows.clone() for name, rows in results.vectors.items()})
-            return results
+            return results, remembered
 
-        def close(self):
-            engine.close()
-
-    federation.engine = Spy()
-    outcomes = list(federation.rounds(federation.begin()))
+    simulator.adversaries = Spy()
+    outcomes = list(simulator.rounds(simulator.initial_state()))
     for number, sent in enumerate(uploads):
         expected = starts[number - 1] - starts[number] if number else torch.zeros_like(starts[0])
         for name, rows in sent.items():
@@ -160,9 +154,9 @@ def test_every_method_lives_with_freeloaders(method):
 
 
 def test_a_cohort_of_freeloaders_alone_moves_nothing():
-    federation = federation_of(METHODS["scaffold"](), "zero", clients=range(CLIENTS))
-    start = federation.begin()
-    end = list(federation.rounds(start))[-1].state
+    simulator = simulator_of(METHODS["scaffold"](), "zero", clients=range(CLIENTS))
+    start = simulator.initial_state()
+    end = list(simulator.rounds(start))[-1].state
     assert torch.equal(start.server.weights, end.server.weights)
 
 
@@ -206,33 +200,35 @@ def test_a_run_with_freeloaders_is_resumed_to_the_same_end(detector, tmp_path):
 def test_the_data_of_a_client_that_never_trains_is_withheld():
     """Neither its labels nor its held-out samples matter; those of a late freeloader do."""
     for behaviour, matters in (("replay", False), ("replay:late", True), ("label-flip", True)):
-        config = Experiment.of(method="fedavg", behaviour=behaviour, validation=0.2, **SETTINGS)
+        config = resolve_config(method="fedavg", behaviour=behaviour, validation=0.2, **SETTINGS)
         weights = []
         for spoilt in (False, True):
-            bench = Bench.of(config, Manner(), None)
+            prepared = PreparedRun.prepare(config, RunOptions())
             if spoilt:
-                for client in bench.split.freeloaders:
-                    samples = bench.federation.clients[client]
-                    bench.federation.clients[client] = type(samples)(
+                for client in prepared.partition.freeloaders:
+                    samples = prepared.simulator.clients[client]
+                    prepared.simulator.clients[client] = type(samples)(
                         samples.x, samples.y * 0, samples.prepare, samples.chosen
                     )
-            weights.append(list(bench.federation.rounds(bench.federation.begin()))[-1].state.server.weights)
+            weights.append(list(prepared.simulator.rounds(prepared.simulator.initial_state()))[-1].state.server.weights)
         assert torch.equal(*weights) is not matters
-        held_out = len(bench.federation.validation)
+        held_out = len(prepared.simulator.validation)
         everybody = len(
-            Bench.of(Experiment.of(method="fedavg", validation=0.2, clients=8), Manner(), None).federation.validation
+            PreparedRun.prepare(
+                resolve_config(method="fedavg", validation=0.2, clients=8), RunOptions()
+            ).simulator.validation
         )
         assert (held_out == everybody) is matters
 
 
 def test_flipped_labels_are_the_mirrored_ones():
     flipped, plain = (
-        Bench.of(Experiment.of(method="fedavg", clients=8, **more), Manner(), None)
+        PreparedRun.prepare(resolve_config(method="fedavg", clients=8, **more), RunOptions())
         for more in ({"freeloaders": 3, "behaviour": "label-flip"}, {})
     )
     for client in range(8):
-        wrong, right = flipped.federation.clients[client].labels(), plain.federation.clients[client].labels()
-        assert torch.equal(wrong, 9 - right if client in flipped.split.freeloaders else right)
+        wrong, right = flipped.simulator.clients[client].labels(), plain.simulator.clients[client].labels()
+        assert torch.equal(wrong, 9 - right if client in flipped.partition.freeloaders else right)
 
 
 @pytest.mark.parametrize(
@@ -248,3 +244,29 @@ def test_flipped_labels_are_the_mirrored_ones():
 def test_impossible_settings_are_refused(settings, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         fedtaco.run("fedavg", **{**SETTINGS, **settings})
+
+
+def test_a_behaviour_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "own_behaviour.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedtaco.trust.behaviours import Freeloader\n"
+        "@dataclass(frozen=True)\n"
+        "class Ones(Freeloader):\n"
+        "    name, summary = 'ones', 'sends ones'\n"
+        "    def forge(self, view):\n"
+        "        return view.start * 0 + 1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    own = parse_behaviour("own_behaviour:Ones:late")
+    assert (own.name, own.when) == ("ones", "late")
+    assert forged("own_behaviour:Ones").eq(1).all()
+    assert not isinstance(parse_behaviour("sign-flip"), type(own))
+    assert isinstance(own, Behaviour)
+
+
+def test_adversaries_leave_the_methods_memory_alone():
+    """What simulated freeloaders remember is no part of what the server knows of its clients."""
+    simulator = simulator_of(METHODS["scaffold"](), "replay:late")
+    for finished in simulator.rounds(simulator.initial_state()):
+        assert all(set(memory) == {"variate"} for memory in finished.state.memories.values())
+        assert set(finished.state.adversary_memories) == {1, 3}

@@ -8,11 +8,11 @@ import torch
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.experiment import Manner
-from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.runs import Bench
-from fedtaco.methods import Broadcast, Departure, Scaffold, Server, Setting, Uploads
-from fedtaco.trust import Case, Guard
+from fedtaco.experiment import RunOptions
+from fedtaco.experiment.config import resolve_config
+from fedtaco.experiment.prepared import PreparedRun
+from fedtaco.methods import Broadcast, Constants, Expulsion, Scaffold, ServerState, Uploads
+from fedtaco.trust import DetectorInput, Guard
 from fedtaco.trust.evidence import Evidence
 from fedtaco.trust.guard import _explained_by_others
 
@@ -31,21 +31,21 @@ class Rounds:
 
     def __init__(self, guard=None, clients=6):
         self.guard = guard or Guard()
-        self.setting = Setting(clients=clients, rounds=50, local_steps=1, local_lr=0.1)
-        self.memory = self.guard.begin(torch.zeros(D), self.setting)
+        self.constants = Constants(clients=clients, rounds=50, local_steps=1, local_lr=0.1)
+        self.memory = self.guard.initial_memory(torch.zeros(D), self.constants)
         self.number = 0
 
     def case(self, start, matrix, clients=None, vectors=None):
         count = len(matrix)
         uploads = Uploads(
-            setting=self.setting,
+            constants=self.constants,
             clients=torch.arange(count) if clients is None else torch.tensor(clients),
             vectors={"update": matrix},
             steps=torch.ones(count, dtype=torch.int64),
             shares=torch.full((count,), 1 / count),
         )
         sent = Broadcast(start, vectors=vectors or {})
-        return Case(sent, uploads.clients, uploads, self.number, partial=clients is not None)
+        return DetectorInput(sent, uploads.clients, uploads, self.number, partial_participation=clients is not None)
 
     def show(self, start, matrix, clients=None, vectors=None):
         self.number += 1
@@ -79,7 +79,7 @@ def test_copies_mixtures_and_what_was_sent_are_found():
     matrix[5] = matrix[5] + 100 * moves[3]
     verdict = rounds.show(starts[4], matrix, vectors={"direction": direction})
     assert found_in(verdict) == dict.fromkeys(range(5), "copy")
-    assert verdict.left_out.tolist() == [True] * 5 + [False] * 3
+    assert verdict.dropped.tolist() == [True] * 5 + [False] * 3
 
 
 def test_the_new_share_is_that_outside_the_span():
@@ -178,7 +178,7 @@ def test_a_copy_after_a_broken_upload_is_found():
     rounds.show(starts[0], trained(8, 0))
     rounds.number += 1
     seven = rounds.case(starts[1], trained(7, 20))
-    asked = Case(seven.sent, torch.arange(8), seven.uploads, rounds.number, partial=False)
+    asked = DetectorInput(seven.broadcast, torch.arange(8), seven.uploads, rounds.number, partial_participation=False)
     rounds.memory = rounds.guard.judge(rounds.memory, asked).memory
     matrix = trained(8, 40)
     matrix[7] = starts[1] - starts[2]
@@ -258,7 +258,7 @@ def test_noise_rates_stay_below_the_threshold():
 def test_too_few_uploads_and_too_small_models_are_not_judged_by_content():
     assert found_in(Rounds().show(torch.zeros(D), noise(3, D))) == {}
     small = Rounds()
-    small.memory = small.guard.begin(torch.zeros(49), small.setting)
+    small.memory = small.guard.initial_memory(torch.zeros(49), small.constants)
     assert found_in(small.show(torch.zeros(49), noise(6, 49))) == {}
 
 
@@ -267,7 +267,7 @@ def test_what_cannot_be_judged_is_left_out():
     matrix[3] = 1e200
     verdict = Rounds().show(torch.zeros(D), matrix)
     assert found_in(verdict) == {3: "finite"}
-    assert verdict.left_out.tolist() == [False] * 3 + [True] + [False] * 2
+    assert verdict.dropped.tolist() == [False] * 3 + [True] + [False] * 2
 
 
 # Strikes, and who stays
@@ -275,12 +275,12 @@ def test_what_cannot_be_judged_is_left_out():
 
 def test_expelled_after_some_strikes_that_need_not_follow_each_other():
     rounds = Rounds(clients=8)
-    for number, rides in enumerate([True, False, True, False, True], 1):
+    for number, freeloads in enumerate([True, False, True, False, True], 1):
         matrix = trained(8, 10 * number)
-        if rides:
+        if freeloads:
             matrix[6] = 0
         actions = {one.client: one.action for one in rounds.show(noise(D, seed=number), matrix).decisions}
-        assert actions == ({} if not rides else {6: "expelled" if number == 5 else "left out"})
+        assert actions == ({} if not freeloads else {6: "expelled" if number == 5 else "left out"})
     assert torch.nonzero(rounds.memory["expelled"]).flatten().tolist() == [6]
 
 
@@ -300,20 +300,20 @@ def test_half_of_the_clients_are_never_expelled(clients, riders, most):
     matrix[:riders] = 0
     verdict = rounds.show(torch.zeros(D), matrix)
     assert int(rounds.memory["expelled"].sum()) == most
-    assert verdict.left_out[:riders].all()
+    assert verdict.dropped[:riders].all()
 
 
 def test_nobody_is_left_out_where_all_are_suspicious():
     rounds, starts = Rounds(), noise(2, D)
     rounds.show(starts[0], trained(6, 0))
     verdict = rounds.show(starts[1], (starts[0] - starts[1]).expand(6, -1).clone())
-    assert not verdict.left_out.any()
+    assert not verdict.dropped.any()
     assert {decision.action for decision in verdict.decisions} == {"spared"}
     assert not verdict.memory["strikes"].any()
     broken = (starts[0] - starts[1]).repeat(6, 1)
     broken[2] = torch.nan
     verdict = Rounds().show(starts[1], broken)
-    assert verdict.left_out.tolist() == [False, False, True, False, False, False]
+    assert verdict.dropped.tolist() == [False, False, True, False, False, False]
 
 
 @pytest.mark.parametrize("features", [1, 2, 3, 4, 8])
@@ -331,19 +331,19 @@ def test_honest_clients_of_tiny_models_are_left_alone(method, features):
 
 def test_scaffolds_variate_becomes_the_mean_of_those_that_are_left():
     variates = noise(5, 3)
-    server = Server(torch.zeros(3), {"variate": variates.mean(0)})
+    server = ServerState(torch.zeros(3), {"variate": variates.mean(0)})
     memories = {client: {"variate": variates[client]} for client in (1, 4)}
-    after = Scaffold().without(server, Departure(torch.tensor([1, 4]), 5, memories))
+    after = Scaffold().remove_clients(server, Expulsion(torch.tensor([1, 4]), 5, memories))
     torch.testing.assert_close(after.memory["variate"], variates[[0, 2, 3]].mean(0))
 
 
 @pytest.mark.parametrize("behaviour", ["zero", "replay:late", "gaussian"])
 def test_scaffolds_variate_stays_the_mean_of_the_members(behaviour):
-    config = Experiment.of(
+    config = resolve_config(
         method="scaffold", rounds=9, local_steps=4, clients=8, freeloaders=3, behaviour=behaviour, detector="guard"
     )
-    federation = Bench.of(config, Manner(), None).federation
-    state = list(federation.rounds(federation.begin()))[-1].state
+    simulator = PreparedRun.prepare(config, RunOptions(), None).simulator
+    state = list(simulator.rounds(simulator.initial_state()))[-1].state
     members = [client for client in range(8) if not state.trust["expelled"][client]]
     assert len(members) == 5
     mean = torch.stack([state.memories[client]["variate"] for client in members]).mean(0)

@@ -13,101 +13,98 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from fedtaco.cli.options import DATA_DIR_HELP, PARTITION_HELP, Format, as_json, say
+from fedtaco.cli.options import DataDir, Format, Partition, as_json, print_line
 from fedtaco.errors import InvalidInput
 
-app = typer.Typer(help="Datasets: list them, fetch them, and see who holds which labels.", no_args_is_help=True)
-
-DataDir = Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)]
+app = typer.Typer(help="List and fetch datasets, and show which labels each client holds.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
-    """List the datasets, their default settings, and which are at hand."""
+    """List the datasets with their default model and partition, and whether they are available locally."""
     json_wanted = as_json(format_)
-    from fedtaco.data.catalog import DATASETS
-    from fedtaco.data.store import data_folder, whereabouts
+    from fedtaco.data.cache import data_folder
+    from fedtaco.data.sources import SOURCES
 
     root = data_folder(data_dir)
-    rows = [{**dataclasses.asdict(info), "at_hand": whereabouts(info, root)} for info in DATASETS.values()]
+    rows = [{**dataclasses.asdict(source.info), "at_hand": source.availability(root)} for source in SOURCES.values()]
     if json_wanted:
         print(json.dumps(rows, indent=2))
         return
     table = Table(caption=escape(f"Data folder: {root}"), caption_justify="left", box=None, pad_edge=False)
     for heading in ("name", "train", "test", "classes", "model", "partition", "at hand"):
-        right = heading in ("train", "test", "classes")
-        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+        table.add_column(heading, justify="right" if heading in ("train", "test", "classes") else "left", no_wrap=True)
     for row in rows:
-        counts = [f"{row[part]:,}" if row[part] else "varies" for part in ("train", "test")]
+        counts = [f"{row[split]:,}" if row[split] else "varies" for split in ("train", "test")]
         table.add_row(row["name"], *counts, str(row["classes"]), row["model"], row["partition"], row["at_hand"])
     Console().print(table)
 
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="Dataset by name, as 'fedtaco data list' shows it.")],
+    name: Annotated[str, typer.Argument(help="Name of the dataset, as listed by 'fedtaco data list'.")],
     data_dir: DataDir = None,
-    source: Annotated[
+    address: Annotated[
         str | None,
         typer.Option("--from", help="Another hub repository, or a local folder in the hub's parquet layout."),
     ] = None,
 ) -> None:
     """Fetch a dataset from the Hugging Face hub (adult: from UCI) into the data folder.
 
-    What was downloaded before is not downloaded again, and the dataset is kept only when its counts are right.
+    Files that were downloaded before are not downloaded again. The dataset is saved only if it has the published
+    number of samples.
     """
-    from fedtaco.data.catalog import dataset_info
-    from fedtaco.data.hub import fetch as fetch_dataset
+    from fedtaco.data import dataset_info, fetch_dataset
 
-    info = dataset_info(name)
+    title = dataset_info(name).title
     with Progress(console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
-        def tell(part: str, done: int, total: int) -> None:
-            if part not in tasks:
-                tasks[part] = bar.add_task(f"{name} {part}", total=total)
-            bar.update(tasks[part], completed=done)
+        def show_progress(split: str, done: int, total: int) -> None:
+            if split not in tasks:
+                tasks[split] = bar.add_task(f"{name} {split}", total=total)
+            bar.update(tasks[split], completed=done)
 
-        place = fetch_dataset(info, data_dir, source, tell)
-    say(f"{info.title} is in {place}")
+        folder = fetch_dataset(name, data_dir, address, show_progress)
+    print_line(f"{title} was saved in {folder}")
 
 
 @app.command()
 def show(
-    dataset: Annotated[str, typer.Option(help="Dataset by name.")] = "digits",
-    partition: Annotated[str | None, typer.Option(help=PARTITION_HELP)] = None,
+    dataset: Annotated[str, typer.Option(help="Name of the dataset.")] = "digits",
+    partition: Partition = None,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
     data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Draw a picture into this PNG, SVG or PDF file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write a figure to this PNG, SVG or PDF file.")] = None,
     format_: Format = "table",
 ) -> None:
-    """Show who holds which labels, and how unlike the clients are.
+    """Show which labels each client holds, and how much the clients differ.
 
     Example:
 
-      fedtaco data show --dataset fmnist --partition groups --clients 20 --out p.png
+      fedtaco data show --dataset fmnist --partition groups --clients 20 --out labels.png
     """
     json_wanted = as_json(format_)
     if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInput(f"out is '{out}'; its name must end in .png, .svg or .pdf.")
     if out is not None and not out.parent.is_dir():
         raise InvalidInput(f"out is '{out}', but there is no folder {out.parent}.")
-    from fedtaco.data import dataset_info, load_dataset, partition_of
+    from fedtaco.data import dataset_info, label_counts, load_dataset, partition_dataset
     from fedtaco.records.files import writing
-    from fedtaco.report.labels import draw_labels, heterogeneity, label_counts
+    from fedtaco.report.labels import draw_labels, heterogeneity
 
     spec = partition or dataset_info(dataset).partition
     with Console(stderr=True).status(f"Reading {dataset}"):
         data = load_dataset(dataset, data_dir)
-    split = partition_of(data, spec, clients, seed)
-    counts = label_counts(data.train.y.numpy(), split.indices, data.info.classes)
+    parts = partition_dataset(data, spec, clients, seed)
+    counts = label_counts(data.train.y.numpy(), parts.indices, data.info.classes)
     figures = heterogeneity(counts)
     if out is not None:
         with writing(out):
-            draw_labels(counts, split.groups, f"{data.info.title}: {spec}, {clients} clients", out)
+            draw_labels(counts, parts.groups, f"{data.info.title}: {spec}, {clients} clients", out)
     if json_wanted:
-        print(json.dumps({"partition": spec, "groups": split.groups, "counts": counts.tolist(), **figures}, indent=2))
+        print(json.dumps({"partition": spec, "groups": parts.groups, "counts": counts.tolist(), **figures}, indent=2))
         return
     console = Console()
     table = Table(title=f"{data.info.title}: {spec}, seed {seed}")
@@ -115,16 +112,17 @@ def show(
         table.add_column(heading, justify="right" if heading in ("client", "samples", "labels") else "left")
     for client, row in enumerate(counts):
         top = [f"{label} ({row[label] / row.sum():.0%})" for label in row.argsort()[::-1][:5] if row[label]]
-        group = split.groups[client] if split.groups else "–"
+        group = parts.groups[client] if parts.groups else "–"
         table.add_row(str(client), group, f"{row.sum():,}", str((row > 0).sum()), ", ".join(top))
     console.print(table)
-    for note in split.notes:
+    for note in parts.notes:
         console.print(note, style="yellow")
     console.print(
         f"Clients hold {figures['smallest_client']:,.0f} to {figures['largest_client']:,.0f} samples (median "
         f"{figures['median_client']:,.0f}) and {figures['labels_per_client']:.1f} labels on average. Their label "
-        f"distributions lie {figures['label_distance']:.2f} from the overall one (0: the same, near 1: apart).",
+        f"distributions differ by {figures['label_distance']:.2f} on average from the overall one (0: identical, "
+        "near 1: no labels in common).",
         highlight=False,
     )
     if out is not None:
-        say(f"Drawn in {out}")
+        print_line(f"The figure was written to {out}")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fedtaco.cli.options import say
+from fedtaco.cli.options import print_line
 from fedtaco.errors import InvalidInput
 
 FILES = ("pyproject.toml", "client_app.py", "server_app.py", "task.py")
@@ -36,10 +36,10 @@ def new(
 
       fedtaco flower new my-app --method scaffold
     """
-    from fedtaco.experiment.build import method_class
+    from fedtaco.methods import METHODS
     from fedtaco.records.files import writing
 
-    kind = method_class(method)
+    method_class = METHODS.find(method)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and is not an empty folder; name another.")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "app"
@@ -48,7 +48,7 @@ def new(
         for file in FILES:
             template = Template((files("fedtaco.cli") / "flower_app" / f"{file}.in").read_text(encoding="utf-8"))
             (folder / file).write_text(template.substitute(name=name, method=method), encoding="utf-8")
-    say(
-        f"Written to {folder}, with {kind.name}: {kind.summary}. Its client and server half are in client_app.py and "
-        "server_app.py; docs/flower.md tells how to run it."
+    print_line(
+        f"Written to {folder}, with {method_class.name}: {method_class.summary}. Its client and server half are in "
+        "client_app.py and server_app.py; docs/flower.md explains how to run it."
     )

@@ -1,4 +1,4 @@
-"""The command ``fedtaco``: thin commands over the experiment room.
+"""The command ``fedtaco``.
 
 What needs torch is imported inside a command, so that ``--help`` answers at once.
 """
@@ -9,32 +9,28 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import click
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedtaco import __version__
 from fedtaco.cli import data, flower, report, reproduce
 from fedtaco.cli.options import (
-    EXPERIMENT,
     Format,
     Out,
-    Overwrite,
-    Resume,
     Seeds,
     Track,
     as_json,
     parse_grid,
-    say,
+    print_line,
+    split_names,
     with_experiment_settings,
 )
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
-
-if TYPE_CHECKING:
-    from fedtaco.cli import actions
+from fedtaco.runs.settings import EXPERIMENT, RunOptions
+from fedtaco.version import __version__
 
 app = typer.Typer(
     help="Federated learning on non-IID data: TACO and the methods it is compared with.",
@@ -48,17 +44,17 @@ app.command()(reproduce.reproduce)
 app.command()(report.report)
 INTERRUPTED = 130
 RESUMABLE = {"run", "compare", "sweep", "reproduce"}
-GOES_ON = " Finished rounds are kept: the same command with --resume (and without --overwrite) goes on after them."
+RESUME_HINT = " Finished rounds are kept: the same command with --resume (and without --overwrite) continues them."
 PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
 
 
 def main() -> None:
-    """Run the command line; what a person can mend is said in one sentence."""
+    """Run the command line; an error that a user can fix is one sentence, without a traceback."""
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
-            errors.print(f"Stopped.{GOES_ON if set(sys.argv[1:2]) & RESUMABLE else ''}")
+            errors.print(f"Stopped.{RESUME_HINT if set(sys.argv[1:2]) & RESUMABLE else ''}")
         sys.exit(code)
     except click.ClickException as problem:
         if sentence := problem.format_message():
@@ -79,12 +75,11 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 @with_experiment_settings
 def run(
     settings: dict[str, Any],
+    options: RunOptions,
     method: Annotated[
         str, typer.Option(help="A method, or your own as package.module:Class.", rich_help_panel=EXPERIMENT)
     ] = "taco",
     out: Out = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
     track: Track = None,
     format_: Format = "table",
 ) -> None:
@@ -101,8 +96,8 @@ def run(
     json_wanted = as_json(format_)
     from fedtaco.cli import actions
 
-    how = _how(settings, out, resume, overwrite, track)
-    summary, folder = actions.run_one({**settings, "method": method}, how)
+    cli_options = actions.CliOptions(options, out, track or [])
+    summary, folder = actions.run_one({**settings, "method": method}, cli_options)
     _show([summary], folder, json_wanted)
 
 
@@ -110,13 +105,12 @@ def run(
 @with_experiment_settings
 def compare(
     settings: dict[str, Any],
+    options: RunOptions,
     methods: Annotated[
         str, typer.Option(help="Methods to compare, separated by commas.", rich_help_panel=EXPERIMENT)
     ] = PAPER_METHODS,
     seeds: Seeds = 1,
     out: Out = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
     track: Track = None,
     format_: Format = "table",
 ) -> None:
@@ -131,8 +125,8 @@ def compare(
     json_wanted = as_json(format_)
     from fedtaco.cli import actions
 
-    wanted, how = _seeds(settings, seeds), _how(settings, out, resume, overwrite, track)
-    summaries, folder = actions.compare(_names(methods), wanted, settings, how)
+    cli_options = actions.CliOptions(options, out, track or [])
+    summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, cli_options)
     _show(summaries, folder, json_wanted)
 
 
@@ -140,6 +134,7 @@ def compare(
 @with_experiment_settings
 def sweep(
     settings: dict[str, Any],
+    options: RunOptions,
     grid: Annotated[
         list[str],
         typer.Option(
@@ -157,8 +152,6 @@ def sweep(
     ] = None,
     seeds: Seeds = 1,
     out: Out = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
     track: Track = None,
     format_: Format = "table",
 ) -> None:
@@ -175,15 +168,16 @@ def sweep(
     """
     json_wanted = as_json(format_)
     from fedtaco.cli import actions
+    from fedtaco.cli.tables import print_tuned
 
-    wanted, how = _seeds(settings, seeds), _how(settings, out, resume, overwrite, track)
-    tuned, folder = actions.sweep(_names(methods), parse_grid(grid), wanted, budget, settings, how)
+    cli_options, wanted = actions.CliOptions(options, out, track or []), _seeds(settings, seeds)
+    tuned, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, cli_options)
     if json_wanted:
         rows = [dataclasses.asdict(one) for one in tuned]
         print(json.dumps({"folder": str(folder), "methods": rows}, indent=2))
     else:
-        actions.print_tuned(tuned)
-        say(f"Recorded in {folder}")
+        print_tuned(tuned)
+        print_line(f"Recorded in {folder}")
 
 
 @app.command()
@@ -198,37 +192,22 @@ def methods(format_: Format = "table") -> None:
         print_methods()
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _seeds(settings: dict[str, Any], count: int) -> range:
-    """As many seeds as asked for, from the first one on, which is taken out of the settings."""
+    """Return the seeds, counted from ``settings["seed"]``, which is removed."""
     if count < 1:
         raise InvalidInput(f"seeds is {count}; it must be at least 1.")
     first = settings.pop("seed")
     return range(first, first + count)
 
 
-def _how(
-    settings: dict[str, Any], out: Path | None, resume: bool, overwrite: bool, track: list[str] | None
-) -> actions.How:
-    """How runs are done and where they go; what of it stands among the settings is taken out of them."""
-    from fedtaco.cli.actions import How
-    from fedtaco.experiment import Manner
-
-    manner = Manner(resume, overwrite, settings.pop("data_dir"), settings.pop("workers"))
-    return How(manner, out, track or [])
-
-
 def _show(summaries: list[dict[str, Any]], folder: Path, json_wanted: bool) -> None:
-    from fedtaco.cli.actions import print_comparison
+    from fedtaco.cli.tables import print_comparison
 
     if json_wanted:
         print(json.dumps({"folder": str(folder), "runs": summaries}, indent=2))
     else:
         print_comparison(summaries)
-        say(f"Recorded in {folder}")
+        print_line(f"Recorded in {folder}")
 
 
 if __name__ == "__main__":

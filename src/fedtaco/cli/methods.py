@@ -8,12 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedtaco.methods import METHODS, Cost, domains
+from fedtaco.methods import METHODS, Cost
+from fedtaco.parameters import Configurable, domains
 from fedtaco.trust import DETECTORS
 
 
 def method_rows() -> list[dict[str, Any]]:
-    """Each method with its cost and parameters, as plain data."""
+    """Return each method with its cost and parameters, as plain data."""
     return [
         {
             "method": name,
@@ -33,7 +34,7 @@ def method_rows() -> list[dict[str, Any]]:
 
 
 def print_methods() -> None:
-    """One table of what the methods change and cost, one of their parameters."""
+    """Print a table of what the methods change and cost, and one of their parameters."""
     costs = Table(
         caption="For each client: gradient evaluations and further vector operations per step; vectors kept between "
         "rounds; vectors received (+ single numbers) and sent per round.",
@@ -49,15 +50,17 @@ def print_methods() -> None:
     parameters.add_column("meaning")
     for name, kind in METHODS.items():
         costs.add_row(name, kind.summary, *cost_cells(kind.cost))
-    owners: list[tuple[str, Any]] = [(name, kind) for name, kind in METHODS.items()]
-    owners += [(kind.namespace, kind) for kind in DETECTORS.values() if kind is not None]
-    for space, owner in owners:
+    owners: list[type[Configurable]] = [*METHODS.values(), *DETECTORS.values()]
+    for owner in owners:
+        detector = f" (detector {owner.name})" if owner.name in DETECTORS else ""
         for parameter, domain in domains(owner).items():
             default = getattr(owner(), parameter)
-            parameters.add_row(f"{space}.{parameter}", "–" if default is None else str(default), domain.help)
+            shown = "–" if default is None else str(default)
+            parameters.add_row(f"{owner.name}.{parameter}", shown, f"{domain.help}{detector}")
     Console().print(costs, parameters)
 
 
 def cost_cells(cost: Cost) -> list[str]:
+    """Return the cost of a method as the cells of a table."""
     down = f"{cost.down}+{cost.scalars_down}" if cost.scalars_down else f"{cost.down}"
     return [f"{cost.gradients}", f"{cost.vector_ops}", f"{cost.memory}", down, f"{cost.up:g}"]

@@ -11,19 +11,21 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fedtaco.engines import Choice
-from fedtaco.experiment import Experiment, Watcher
+from fedtaco.engines import EngineChoice
+from fedtaco.experiment.config import describe_run
 from fedtaco.records import RoundRecord
+from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.settings import ExperimentConfig
 
 errors = Console(stderr=True)
 
 
-class ProgressBar(Watcher):
-    """A bar over all rounds of some runs, with the newest accuracy beside it and warnings above it."""
+class ProgressBar(Callback):
+    """A bar over all rounds of some runs, with the latest accuracy next to it and warnings above it."""
 
-    def __init__(self, experiments: Sequence[Experiment]) -> None:
-        self.done = {id(experiment): 0 for experiment in experiments}
-        self.engines_told: set[str] = set()
+    def __init__(self, configs: Sequence[ExperimentConfig]) -> None:
+        self.done = {id(config): 0 for config in configs}
+        self.engines_shown: set[str] = set()
         self.shown = ExitStack()
         self.bar = Progress(
             TextColumn("{task.description:<28}"),
@@ -36,7 +38,7 @@ class ProgressBar(Watcher):
             console=errors,
             transient=True,
         )
-        rounds = sum(experiment.rounds for experiment in experiments)
+        rounds = sum(config["rounds"] for config in configs)
         self.task = self.bar.add_task("starting", total=rounds, visible=rounds > 0)
         self.timing = self.bar.add_task("timing by turns", visible=False)
 
@@ -49,38 +51,38 @@ class ProgressBar(Watcher):
     def __exit__(self, *_: object) -> None:
         self.shown.close()
 
-    def run_begun(self, experiment: Experiment, folder: Path | None, engine: Choice) -> None:
-        if str(engine) not in self.engines_told:
-            self.engines_told.add(str(engine))
+    def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
+        if str(engine) not in self.engines_shown:
+            self.engines_shown.add(str(engine))
             self.bar.console.print(f"Engine {engine}.", style="dim", highlight=False, markup=False)
 
-    def round_done(self, experiment: Experiment, record: RoundRecord) -> None:
-        title = f"{experiment.method} seed {experiment.seed}"
+    def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
+        title = describe_run(config)
         accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
-        self._advance(experiment, record.round, f"{title}{accuracy}")
+        self._advance(config, record.round, f"{title}{accuracy}")
         for event in _events(record):
-            told = f"{title}, round {record.round}: {event}."
-            self.bar.console.print(told, style="yellow", highlight=False, markup=False)
+            line = f"{title}, round {record.round}: {event}."
+            self.bar.console.print(line, style="yellow", highlight=False, markup=False)
 
-    def run_skipped(self, experiment: Experiment) -> None:
-        self._advance(experiment, experiment.rounds, f"{experiment.method} seed {experiment.seed} is done")
+    def on_run_skipped(self, config: ExperimentConfig) -> None:
+        self._advance(config, config["rounds"], f"{describe_run(config)} is done")
 
-    def turn_timed(self, done: int, turns: int) -> None:
+    def on_timing_turn(self, done: int, turns: int) -> None:
         self.bar.update(self.timing, completed=done, total=turns, visible=True)
 
     def _warn(self, sentence: str) -> None:
         self.bar.console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
-    def _advance(self, experiment: Experiment, rounds: int, description: str) -> None:
-        self.done[id(experiment)] = rounds
+    def _advance(self, config: ExperimentConfig, rounds: int, description: str) -> None:
+        self.done[id(config)] = rounds
         self.bar.update(self.task, completed=sum(self.done.values()), description=description)
 
 
 def _events(record: RoundRecord) -> Iterator[str]:
-    """Whose uploads were left out and who was expelled, those with one reason together."""
+    """Describe dropped uploads and expelled clients, those with the same reason together."""
     gathered: dict[tuple[str, str], list[int]] = {}
     for client, reason in record.dropped.items():
-        gathered.setdefault(("left out", reason), []).append(client)
+        gathered.setdefault(("dropped", reason), []).append(client)
     for decision in record.decisions:
         if decision.action == "expelled":
             gathered.setdefault(("expelled", decision.reason), []).append(decision.client)

@@ -1,4 +1,4 @@
-"""``fedtaco report``: one HTML page from run folders."""
+"""``fedtaco report``: one HTML page about runs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from fedtaco.cli.options import say
+from fedtaco.cli.options import print_line
 from fedtaco.errors import InvalidInput
 
 PATIENCE = 2.0
-"""Seconds of reading after which a progress bar is shown."""
+"""Seconds of reading after which a progress bar appears."""
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders with run folders in them.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write; report.html in the first folder by default.")
-    ] = None,
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain run folders.")],
+    out: Annotated[Path | None, typer.Option(help="File to write; report.html in the first folder by default.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Write a report on some runs of one dataset: one HTML page that needs no network.
+    """Write a report on runs of one dataset: a single HTML page that opens without a network.
 
     Examples:
 
@@ -34,8 +32,7 @@ def report(
 
       fedtaco report runs/digits-taco-seed0 runs/digits-fedavg-seed0 --out report.html --open
     """
-    from fedtaco.report.page import write_report
-    from fedtaco.report.runs import find_runs
+    from fedtaco.report import find_runs, write_report
 
     folders = [folder for path in runs for folder in find_runs(path)]
     place = out or runs[0] / "report.html"
@@ -43,26 +40,26 @@ def report(
         raise InvalidInput(f"out is '{place}', but there is no folder {place.parent}.")
     if place.is_dir():
         raise InvalidInput(f"out is '{place}', which is a folder; name a file, such as {place / 'report.html'}.")
-    with _progress() as tell:
-        write_report(folders, place, tell)
-    say(f"Written to {place}")
+    with _progress_bar() as on_progress:
+        write_report(folders, place, on_progress)
+    print_line(f"Written to {place}")
     if open_:
         typer.launch(place.resolve().as_uri())
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar over the rounds that are read, once reading takes long."""
+def _progress_bar() -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that advances a bar over the rounds read; the bar appears once reading takes long."""
     bar = Progress(console=Console(stderr=True), transient=True)
-    task, began = bar.add_task("Reading rounds"), monotonic()
+    task, started = bar.add_task("Reading rounds"), monotonic()
 
-    def tell(done: int, total: int) -> None:
-        if monotonic() - began > PATIENCE:
+    def on_progress(done: int, total: int) -> None:
+        if monotonic() - started > PATIENCE:
             bar.start()
         bar.update(task, completed=done, total=total)
 
     try:
-        yield tell
+        yield on_progress
     finally:
         if bar.live.is_started:
             bar.stop()

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedtaco.cli.options import DATA_DIR_HELP, Overwrite, Resume, say
+from fedtaco.cli.options import DataDir, Overwrite, Resume, print_line, split_names
 from fedtaco.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fedtaco.reproduce.results import Reproduction
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="A table or figure; without a name they are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A table or figure; omit it to list them all.")] = None,
     scale: Annotated[
-        str, typer.Option(help="full (the paper's settings), small (a fifth of rounds and steps) or smoke (a trial).")
+        str,
+        typer.Option(
+            help="full (the paper's settings), small (a fifth of the rounds and steps) or smoke (a quick try)."
+        ),
     ] = "full",
-    datasets: Annotated[str, typer.Option(help="Only these, separated by commas.")] = "",
-    methods: Annotated[str, typer.Option(help="Only these, separated by commas.")] = "",
-    seeds: Annotated[int | None, typer.Option(help="How many seeds; 3 at full scale, else 1.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds instead of the scale's.")] = None,
-    local_steps: Annotated[int | None, typer.Option(help="Local steps instead of the scale's.")] = None,
+    datasets: Annotated[str, typer.Option(help="Only these datasets, separated by commas.")] = "",
+    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds; by default 3 at full scale, else 1.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds, instead of the scale's.")] = None,
+    local_steps: Annotated[int | None, typer.Option(help="Local steps, instead of the scale's.")] = None,
     timing: Annotated[
         str,
         typer.Option(
-            help="Where seconds come from: turns (a short serial run in which methods take turns) or measured (whole "
-            "serial runs)."
+            help="Source of seconds: turns (a short serial run in which methods take turns) or measured (whole serial "
+            "runs)."
         ),
     ] = "turns",
-    data_dir: Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)] = None,
+    data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write to; below runs/reproduce/ by default.")] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Reproduce a table or figure of the paper; its numbers stand in brackets beside ours.
+    """Reproduce a table or figure of the paper; the paper's numbers stand in brackets beside ours.
 
     Examples:
 
@@ -45,50 +51,55 @@ def reproduce(
 
       fedtaco reproduce figure-gamma --scale small --datasets fmnist
     """
-    from fedtaco.experiment.presets import load_preset, preset_names
-    from fedtaco.experiment.reproduce import Scale
+    from fedtaco.reproduce.presets import load_preset
 
-    console = Console()
     if name is None:
-        table = Table("name", "what it shows")
-        for known in preset_names():
-            table.add_row(known, load_preset(known).title)
-        console.print(table)
+        _list_presets()
         return
     if timing not in ("turns", "measured"):
         raise InvalidInput(f"timing is '{timing}'; it must be turns or measured.")
-    preset = load_preset(name).restricted(_names(datasets), _names(methods))
-    folder = out or Path("runs") / "reproduce" / f"{name}-{scale}"
-    wanted = Scale(scale, seeds, rounds, local_steps)
-    manner = {"resume": resume, "overwrite": overwrite, "data_dir": data_dir}
-    _run(preset, wanted, folder, manner, measured=timing == "measured", console=console)
-
-
-def _run(preset: Any, scale: Any, folder: Path, manner: Any, *, measured: bool, console: Console) -> None:
+    preset = load_preset(name).select(split_names(datasets), split_names(methods))
     from fedtaco.cli.progress import ProgressBar, errors
-    from fedtaco.experiment import Manner
-    from fedtaco.experiment.reproduce import needs_runs, plan_reproduction, reproduce
-    from fedtaco.records.files import storage
-    from fedtaco.report import export, grid_of
-    from fedtaco.report.labels import matplotlib_figure
+    from fedtaco.records.files import writing_run
+    from fedtaco.report.labels import figure_class
+    from fedtaco.reproduce.export import export
+    from fedtaco.reproduce.plan import Scale, plan_reproduction
+    from fedtaco.reproduce.runner import run_plan
+    from fedtaco.runs.settings import RunOptions
 
-    matplotlib_figure()
-    jobs, cuts = plan_reproduction(preset, scale, **({"engine": "serial"} if measured else {}))
-    for cut in cuts:
-        errors.print(f"Cut, {cut}.", style="yellow", highlight=False)
-    runs = [experiment for job in jobs for experiment in job.experiments if needs_runs(preset, measured=measured)]
-    with ProgressBar(runs) as bar:
-        result = reproduce(preset, jobs, cuts, folder, Manner(**manner), bar, measured=measured)
-    grid = grid_of(result)
-    table = Table(*grid.headers)
-    for row in grid.rows:
-        table.add_row(*row)
-    console.print(table)
-    console.print(result.caption, style="dim", highlight=False)
-    with storage(folder):
+    figure_class()  # reports a missing matplotlib before anything is run
+    plan = plan_reproduction(preset, Scale(scale, seeds, rounds, local_steps), measured=timing == "measured")
+    folder = out or Path("runs") / "reproduce" / f"{name}-{scale}"
+    for reduction in plan.reductions:
+        errors.print(f"Reduced settings, {reduction}.", style="yellow", highlight=False)
+    with ProgressBar([config for config, _ in plan.runs]) as bar:
+        result = run_plan(plan, folder, RunOptions(resume, overwrite, data_dir), bar)
+    _print_result(result)
+    with writing_run(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = ", ".join(path.name for path in export(result, folder))
-    say(f"Written to {folder}: {written}")
+    print_line(f"Written to {folder}: {written}")
+
+
+def _list_presets() -> None:
+    from fedtaco.reproduce.presets import load_preset, preset_names
+
+    table = Table("name", "what it shows")
+    for name in preset_names():
+        table.add_row(name, load_preset(name).title)
+    Console().print(table)
+
+
+def _print_result(result: Reproduction) -> None:
+    from fedtaco.reproduce.tables import build_table
+
+    text = build_table(result)
+    table = Table(*text.headers)
+    for row in text.rows:
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    console.print(result.caption, style="dim", highlight=False)
 
 
 def _names(text: str) -> list[str]:

@@ -1,17 +1,18 @@
 """Datasets, partitions and batches."""
 
-from fedtaco.data.catalog import DATASETS, DatasetInfo, dataset_info
-from fedtaco.data.datasets import Data, Indices, hold_out, load_dataset, partition_of, split
-from fedtaco.data.partitions import PARTITIONS, Partition, check_partition, partition
+from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partition_dataset, split
+from fedtaco.data.partitions import PARTITIONS, Indices, Partition, check_partition, label_counts, partition
 from fedtaco.data.samples import DatasetSamples, Samples, StackedBatches, TensorSamples, as_samples, batch_plan
+from fedtaco.data.sources import DATASETS, dataset_info
+from fedtaco.data.sources.base import DatasetInfo, LoadedDataset
 
 __all__ = [
     "DATASETS",
     "PARTITIONS",
-    "Data",
     "DatasetInfo",
     "DatasetSamples",
     "Indices",
+    "LoadedDataset",
     "Partition",
     "Samples",
     "StackedBatches",
@@ -20,9 +21,11 @@ __all__ = [
     "batch_plan",
     "check_partition",
     "dataset_info",
+    "fetch_dataset",
     "hold_out",
+    "label_counts",
     "load_dataset",
     "partition",
-    "partition_of",
+    "partition_dataset",
     "split",
 ]

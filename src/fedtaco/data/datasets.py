@@ -1,123 +1,193 @@
-"""Datasets by name, ready to be partitioned."""
+"""Load, fetch, partition and split datasets."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from fedtaco.data.catalog import DatasetInfo, dataset_info
-from fedtaco.data.partitions import Partition, partition
+from fedtaco.data.cache import data_folder
+from fedtaco.data.partitions import Indices, Partition, partition
 from fedtaco.data.samples import TensorSamples, as_samples
-from fedtaco.data.store import data_folder, load_stored
+from fedtaco.data.sources import find_source
+from fedtaco.data.sources.base import LoadedDataset, Progress
 from fedtaco.errors import InvalidInput
 from fedtaco.randomness import generator
 
-Indices = npt.NDArray[np.int64]
 
+def load_dataset(name: str, data_dir: str | Path | None = None) -> LoadedDataset:
+    """Load a dataset by name.
 
-@dataclass(frozen=True)
-class Data:
-    """Training and test samples; ``users`` says which user each training sample belongs to, where that is known."""
+    The first load reads the publisher's files and writes a cache, which later loads map into memory.
 
-    info: DatasetInfo
-    train: TensorSamples
-    test: TensorSamples
-    users: Tensor | None = None
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, as listed by ``fedtaco data list``.
+    data_dir : str or Path, optional
+        Data folder; by default the environment variable ``FEDTACO_DATA``, else ``~/.cache/fedtaco``.
 
+    Returns
+    -------
+    LoadedDataset
+        The training and test samples, and the user of each training sample if the dataset records it.
 
-@dataclass(frozen=True)
-class Standardize:
-    """Pixels to [0, 1], then to mean 0 and deviation 1 over the training set, per channel."""
+    Raises
+    ------
+    InvalidInput
+        If there is no such dataset, or its files are missing or damaged.
 
-    scale: float
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-
-    def __call__(self, images: Tensor) -> Tensor:
-        mean = torch.tensor(self.mean, device=images.device)[:, None, None]
-        deviation = torch.tensor(self.deviation, device=images.device)[:, None, None]
-        return images.float().mul_(self.scale).sub_(mean).div_(deviation)
-
-
-def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
-    """Load a dataset by name, from the data folder unless it is embedded.
-
+    Examples
+    --------
     >>> data = load_dataset("digits")
     >>> len(data.train), len(data.test), data.info.shape
     (1437, 360, (1, 8, 8))
     """
-    info = dataset_info(name)
-    if name == "digits":
-        return _digits(info)
-    tensors, facts = load_stored(info, data_folder(data_dir))
-    prepare: Callable[[Tensor], Tensor] = Tensor.long if name == "shakespeare" else Tensor.float
-    if "mean" in facts:
-        prepare = Standardize(1 / 255, tuple(facts["mean"]), tuple(facts["deviation"]))
-    train, test = (TensorSamples(tensors[part]["x"], tensors[part]["y"], prepare) for part in ("train", "test"))
-    return Data(info, train, test, tensors["train"].get("user"))
+    return find_source(name).load(data_folder(data_dir))
 
 
-def partition_of(data: Data, spec: str, clients: int, seed: int) -> Partition:
-    """Partition the training samples of a dataset."""
+def fetch_dataset(
+    name: str, data_dir: str | Path | None = None, address: str | None = None, progress: Progress = lambda *_: None
+) -> Path:
+    """Download a dataset into the data folder.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, as listed by ``fedtaco data list``.
+    data_dir : str or Path, optional
+        Data folder; by default the environment variable ``FEDTACO_DATA``, else ``~/.cache/fedtaco``.
+    address : str, optional
+        Repository on the Hugging Face hub or local folder in the hub's parquet layout (for adult: URL of a zip
+        archive) to use instead of the dataset's own.
+    progress : callable, optional
+        Called with the name of a split, the number of samples read so far and the number of samples in the split.
+
+    Returns
+    -------
+    Path
+        Folder in which the dataset was stored.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such dataset, or the download fails or has the wrong number of samples; nothing is stored then.
+    """
+    source = find_source(name)
+    return source.fetch(data_folder(data_dir), address or source.info.hub, progress)
+
+
+def partition_dataset(data: LoadedDataset, spec: str, clients: int, seed: int) -> Partition:
+    """Partition the training samples of a dataset over clients.
+
+    Parameters
+    ----------
+    data : LoadedDataset
+        The dataset.
+    spec : str
+        Partition, such as ``groups`` or ``dirichlet:0.5``; see :func:`partition`.
+    clients : int
+        Number of clients.
+    seed : int
+        Seed of the partition.
+
+    Returns
+    -------
+    Partition
+        The indices of each client's training samples.
+
+    Raises
+    ------
+    InvalidInput
+        If the samples cannot be partitioned in this way.
+
+    Examples
+    --------
+    >>> result = partition_dataset(load_dataset("digits"), "groups", clients=20, seed=0)
+    >>> len(result.indices), sum(len(part) for part in result.indices)
+    (20, 1437)
+    """
     users = None if data.users is None else data.users.numpy()
     return partition(spec, data.train.y.numpy(), clients, seed, users)
 
 
 def hold_out(
-    parts: Sequence[Indices], fraction: float, seed: int, without: Collection[int] = ()
+    parts: Sequence[Indices], fraction: float, seed: int, exclude: Collection[int] = ()
 ) -> tuple[list[Indices], Indices]:
-    """Take a part of every client's samples away, at least one from whoever has two: what is left, and what is taken.
+    """Hold out a fraction of every client's samples, for validation.
 
-    What is taken from the clients ``without`` whom the federation has to do is thrown away.
+    At least one sample is held out from each client that has two or more.
 
-    >>> left, taken = hold_out([np.arange(10), np.arange(10, 11)], 0.2, seed=0)
-    >>> [len(part) for part in left], len(taken)
+    Parameters
+    ----------
+    parts : sequence of arrays
+        Indices of each client's samples.
+    fraction : float
+        Fraction of every client's samples to hold out.
+    seed : int
+        Seed of the choice.
+    exclude : collection of int, optional
+        Clients whose held-out samples are discarded.
+
+    Returns
+    -------
+    remaining : list of arrays
+        Indices of each client's remaining samples.
+    held_out : array
+        Indices of the held-out samples of all clients.
+
+    Examples
+    --------
+    >>> remaining, held_out = hold_out([np.arange(10), np.arange(10, 11)], 0.2, seed=0)
+    >>> [len(part) for part in remaining], len(held_out)
     ([8, 1], 2)
     """
-    left, taken = [], []
+    remaining, held_out = [], []
     for client, part in enumerate(parts):
         count = min(len(part) - 1, math.ceil(fraction * len(part)))
         order = generator(seed, "validation", client).permutation(len(part))
-        left.append(part[np.sort(order[count:])])
-        taken.append(part[np.sort(order[: 0 if client in without else count])])
-    return left, np.concatenate(taken)
+        remaining.append(part[np.sort(order[count:])])
+        held_out.append(part[np.sort(order[: 0 if client in exclude else count])])
+    return remaining, np.concatenate(held_out)
 
 
 def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSamples]:
-    """Your own samples, a pair of arrays or a ``datasets.Dataset``, as the clients of a federation.
+    """Split your own samples over clients.
 
-    >>> clients = split((torch.randn(100, 4), torch.arange(100) % 3), "dirichlet:0.5", clients=5)
+    Parameters
+    ----------
+    data : pair of tensors or arrays, TensorDataset, or datasets.Dataset
+        The samples: inputs and class labels, or a ``datasets.Dataset`` with an input and a label column.
+    spec : str
+        Partition, such as ``iid`` or ``dirichlet:0.5``; see :func:`partition`.
+    clients : int
+        Number of clients.
+    seed : int, default 0
+        Seed of the partition.
+
+    Returns
+    -------
+    list of TensorSamples
+        The samples of each client, without a copy of the data.
+
+    Raises
+    ------
+    InvalidInput
+        If the labels are not available as a tensor, or the samples cannot be partitioned in this way.
+
+    Examples
+    --------
+    >>> clients = split((np.zeros((100, 4)), np.arange(100) % 3), "dirichlet:0.5", clients=5)
     >>> sum(len(client) for client in clients)
     100
     """
     samples = as_samples(data)
     if not isinstance(samples, TensorSamples):
-        raise InvalidInput("Only samples with labels at hand can be split: give a pair (x, y) of tensors or arrays.")
+        raise InvalidInput("Only labels in memory can be split: pass a pair (x, y) of tensors or arrays.")
     result = partition(spec, samples.labels().numpy(), clients, seed)
     for note in result.notes:
         warnings.warn(note, stacklevel=2)
     return [samples.subset(part) for part in result.indices]
-
-
-def _digits(info: DatasetInfo) -> Data:
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    x, y = load_digits(return_X_y=True)
-    x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=0.2, stratify=y, random_state=0)
-    pixels = torch.as_tensor(x_train, dtype=torch.float32) / 16
-    prepare = Standardize(1 / 16, (float(pixels.mean()),), (float(pixels.std()),))
-
-    def samples(images: object, labels: object) -> TensorSamples:
-        compact = torch.as_tensor(images, dtype=torch.uint8).reshape(-1, 1, 8, 8)
-        return TensorSamples(compact, torch.as_tensor(labels, dtype=torch.uint8), prepare)
-
-    return Data(info, samples(x_train, y_train), samples(x_test, y_test))

@@ -1,4 +1,4 @@
-"""Samples: what one client, or the test set, holds; and which of them each local step sees."""
+"""Samples of a client or of the test split, and the batches that local steps train on."""
 
 from __future__ import annotations
 
@@ -7,55 +7,72 @@ from collections.abc import Callable, Sequence, Sized
 from typing import Any, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
-from fedtaco.data.hub import hub_dataset_arrays
 from fedtaco.errors import InvalidInput
+
+Prepare = Callable[[Tensor], Tensor]
+"""Turns a batch of compact inputs into inputs of the model."""
 
 
 class Samples(Protocol):
-    """Labelled samples that can be fetched by index."""
+    """Labelled samples that are accessed by index."""
 
     def __len__(self) -> int: ...
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of these samples, ready for the model."""
+        """Return the inputs and targets of these samples, ready for the model."""
         ...
 
 
 class TensorSamples:
-    """Samples in two tensors, kept compact and made ready per batch; ``chosen`` restricts them without a copy.
+    """Samples in two tensors.
 
+    Parameters
+    ----------
+    x : Tensor
+        Inputs, in a compact data type if there is a ``prepare``.
+    y : Tensor
+        Targets.
+    prepare : callable, optional
+        Turns a batch of ``x`` into inputs of the model.
+    chosen : Tensor, optional
+        Indices of the samples that belong to this object; all by default.
+
+    Raises
+    ------
+    InvalidInput
+        If the numbers of inputs and targets differ.
+
+    Examples
+    --------
     >>> samples = TensorSamples(torch.arange(6).reshape(3, 2), torch.tensor([0, 1, 0]), prepare=Tensor.float)
     >>> samples.subset([1, 2]).batch(torch.tensor([1]))
     (tensor([[4., 5.]]), tensor([0]))
     """
 
-    def __init__(
-        self,
-        x: Tensor,
-        y: Tensor,
-        prepare: Callable[[Tensor], Tensor] | None = None,
-        chosen: Tensor | None = None,
-    ) -> None:
+    def __init__(self, x: Tensor, y: Tensor, prepare: Prepare | None = None, chosen: Tensor | None = None) -> None:
         if len(x) != len(y):
-            raise InvalidInput(f"There are {len(x)} inputs but {len(y)} targets; each input needs one.")
+            raise InvalidInput(f"There are {len(x)} inputs but {len(y)} targets; each input needs one target.")
         self.x, self.y, self.prepare, self.chosen = x, y, prepare, chosen
 
     def __len__(self) -> int:
         return len(self.y) if self.chosen is None else len(self.chosen)
 
     def subset(self, indices: Any) -> TensorSamples:
-        """A part of the samples, which shares their memory."""
+        """Return some of the samples; they share memory with the whole."""
         part = torch.as_tensor(indices)
         return TensorSamples(self.x, self.y, self.prepare, part if self.chosen is None else self.chosen[part])
 
     def labels(self) -> Tensor:
+        """Return the targets of all samples."""
         return self.y if self.chosen is None else self.y[self.chosen]
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the prepared inputs and the targets of these samples."""
         if self.chosen is not None:
             indices = self.chosen[indices]
         x, y = self.x.index_select(0, indices), self.y.index_select(0, indices)
@@ -63,7 +80,7 @@ class TensorSamples:
 
 
 class DatasetSamples:
-    """Samples of a ``torch.utils.data.Dataset`` that yields (input, target)."""
+    """Samples of a ``torch.utils.data.Dataset`` that yields pairs (input, target)."""
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         self.dataset = dataset
@@ -72,6 +89,7 @@ class DatasetSamples:
         return len(cast(Sized, self.dataset))
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the collated inputs and targets of these samples."""
         items = [self.dataset[int(i)] for i in indices]
         if not isinstance(items[0], tuple | list) or len(items[0]) != 2:
             raise InvalidInput(f"The dataset yields a {type(items[0]).__name__}; it must yield pairs (input, target).")
@@ -80,10 +98,18 @@ class DatasetSamples:
 
 
 class StackedBatches:
-    """The batches of several clients, step by step: inputs (n, b, ...) and targets (n, b, ...).
+    """The batches of several clients, stacked along a new first dimension.
 
-    What a client's dataset draws in a step follows from its number in ``draws``.
-    Clients that are parts of the same tensors are fetched at once.
+    Clients whose samples are parts of the same tensors are fetched together.
+
+    Parameters
+    ----------
+    clients : sequence of Samples
+        The samples of each client.
+    plans : sequence of Tensor
+        The indices of each client's batches, (steps, batch size); see :func:`batch_plan`.
+    draws : sequence of int
+        For each client, the seed of what its dataset draws at random in the first step; it grows by one per step.
     """
 
     def __init__(self, clients: Sequence[Samples], plans: Sequence[Tensor], draws: Sequence[int]) -> None:
@@ -95,6 +121,7 @@ class StackedBatches:
                     self.indices[:, client] = samples.chosen[self.indices[:, client]]
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return the inputs and targets of one step, both (clients, batch size, ...)."""
         indices = self.indices[step]
         if self.whole is not None:
             x, y = self.whole.batch(indices.flatten())
@@ -107,20 +134,38 @@ class StackedBatches:
 
 
 def _common_tensors(clients: Sequence[Samples]) -> TensorSamples | None:
-    """The samples that all clients are parts of, if there are such."""
+    """Return the samples that all clients hold parts of, or ``None`` if their tensors differ."""
+    tensors = {(id(c.x), id(c.y), id(c.prepare)) if isinstance(c, TensorSamples) else None for c in clients}
     first = clients[0]
-    if not isinstance(first, TensorSamples):
+    if len(tensors) > 1 or not isinstance(first, TensorSamples):
         return None
-    for other in clients:
-        if not (isinstance(other, TensorSamples) and other.x is first.x and other.y is first.y):
-            return None
-        if other.prepare is not first.prepare:
-            return None
     return TensorSamples(first.x, first.y, first.prepare)
 
 
 def as_samples(data: object) -> Samples:
-    """Samples from a pair of tensors or arrays, or from a ``Dataset``."""
+    """Return data of any supported kind as samples.
+
+    Parameters
+    ----------
+    data : object
+        A pair of tensors or arrays, a ``torch.utils.data.Dataset`` with a length, a ``datasets.Dataset`` with an
+        input and a label column, or samples, which are returned unchanged.
+
+    Returns
+    -------
+    Samples
+        :class:`TensorSamples` if all samples are in memory, else :class:`DatasetSamples`.
+
+    Raises
+    ------
+    InvalidInput
+        If the data are of another kind.
+
+    Examples
+    --------
+    >>> len(as_samples((np.zeros((5, 2)), np.arange(5))))
+    5
+    """
     if isinstance(data, TensorSamples | DatasetSamples):
         return data
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
@@ -130,25 +175,79 @@ def as_samples(data: object) -> Samples:
         return TensorSamples(x, y)
     if hasattr(data, "column_names") and hasattr(data, "select_columns"):
         inputs, labels = (torch.from_numpy(array) for array in hub_dataset_arrays(data))
-        return TensorSamples(inputs, labels, _unit_scale if inputs.dtype == torch.uint8 else None)
+        return TensorSamples(inputs, labels, _scale_bytes if inputs.dtype == torch.uint8 else None)
     if isinstance(data, Dataset) and hasattr(data, "__len__"):
         return DatasetSamples(data)
     raise InvalidInput(
-        f"Cannot read samples from {type(data).__name__}; give a pair (x, y) of tensors, "
-        "a torch Dataset with a length that yields such pairs, or a datasets.Dataset with two columns."
+        f"Cannot read samples from {type(data).__name__}; pass a pair (x, y) of tensors or arrays, a torch Dataset "
+        "with a length that yields such pairs, or a datasets.Dataset with two columns."
     )
 
 
-def _unit_scale(images: Tensor) -> Tensor:
+def _scale_bytes(images: Tensor) -> Tensor:
     return images.float() / 255
 
 
+def hub_dataset_arrays(dataset: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the inputs and labels of a ``datasets.Dataset``, images as bytes (n, channels, height, width).
+
+    Parameters
+    ----------
+    dataset : datasets.Dataset
+        A dataset with two columns, first the input and then the label.
+
+    Returns
+    -------
+    x, y : arrays
+        The inputs and the labels.
+
+    Raises
+    ------
+    InvalidInput
+        If the dataset does not have two columns.
+    """
+    if len(dataset.column_names) != 2:
+        raise InvalidInput(
+            f"The dataset has the columns {', '.join(dataset.column_names)}; select the input and the label with "
+            "dataset.select_columns([input, label])."
+        )
+    first, second = dataset.column_names
+    x, y = dataset[first][:], np.asarray(dataset[second][:])
+    if hasattr(x[0], "convert"):
+        return channels_first(np.stack([np.asarray(image) for image in x])), y
+    inputs = np.asarray(x)
+    return (inputs.astype(np.float32) if inputs.dtype == np.float64 else inputs), y
+
+
+def channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rearrange images (n, height, width) or (n, height, width, channels) as (n, channels, height, width)."""
+    return images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+
+
 def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int) -> Tensor:
-    """Which of a client's ``count`` samples each local step sees, as indices [steps, batch_size].
+    """Draw the indices of the samples that each local step of a client trains on.
 
-    Fresh permutations, one after another, cut into full batches: a client with fewer samples than a
-    batch repeats them, and nothing persists between rounds.
+    The samples are permuted anew for every pass, and the passes are joined and cut into full batches. A client
+    with fewer samples than a batch therefore repeats them within a batch.
 
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Generator for this client and round.
+    count : int
+        Number of samples of the client.
+    steps : int
+        Number of local steps.
+    batch_size : int
+        Number of samples per step.
+
+    Returns
+    -------
+    Tensor
+        Indices, (steps, batch_size).
+
+    Examples
+    --------
     >>> batch_plan(np.random.default_rng(0), count=4, steps=2, batch_size=4).sort().values
     tensor([[0, 1, 2, 3],
             [0, 1, 2, 3]])

@@ -1,22 +1,19 @@
 """Engines: how the clients of a round are run on one machine. Results never depend on the engine."""
 
-from fedtaco.engines.base import Engine, Results
+from fedtaco.engines.adversarial import AdversarialEngine
+from fedtaco.engines.base import Engine
 from fedtaco.engines.batched import BatchedEngine
-from fedtaco.engines.choice import Choice, EngineName, Work, choose_engine, cores
-from fedtaco.engines.misbehaving import MisbehavingEngine
 from fedtaco.engines.pool import PoolEngine
+from fedtaco.engines.selection import EngineChoice, Workload, select_engine
 from fedtaco.engines.serial import SerialEngine
 
 __all__ = [
+    "AdversarialEngine",
     "BatchedEngine",
-    "Choice",
     "Engine",
-    "EngineName",
-    "MisbehavingEngine",
+    "EngineChoice",
     "PoolEngine",
-    "Results",
     "SerialEngine",
-    "Work",
-    "choose_engine",
-    "cores",
+    "Workload",
+    "select_engine",
 ]

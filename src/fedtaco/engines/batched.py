@@ -1,47 +1,48 @@
-"""Batched: many clients in one computation, in chunks that are spread over worker processes."""
+"""Batched: many clients in one computation, in stacks that are spread over worker processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 
-from fedtaco.engines.base import Results
-from fedtaco.engines.crew import Crews
-from fedtaco.local import Assignment, Job, Reply, Worker
+from fedtaco.client import ClientRunner
+from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions
+from fedtaco.engines.workers import WorkerPool
 from fedtaco.methods import Method
 from fedtaco.models import Stack
 
 
 class BatchedEngine:
-    """Stacks of at most ``chunk`` clients that take equally many steps.
+    """Stacks of at most ``chunk`` clients with the same number of steps.
 
-    With one worker, or on an accelerator, all is done in this process.
+    With one worker, or on an accelerator, everything is computed in this process.
     """
 
-    def __init__(self, worker: Worker, stack: Stack, *, chunk: int, workers: int) -> None:
-        self.worker, self.stack, self.chunk = worker, stack, chunk
-        self.crews = Crews(worker, self._run_stacked, workers) if workers > 1 else None
+    def __init__(self, runner: ClientRunner, stack: Stack, *, chunk: int, workers: int) -> None:
+        self.runner, self.stack, self.chunk = runner, stack, chunk
+        self.pool = WorkerPool(runner, self._run_stacked, workers) if workers > 1 else None
 
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
+    def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
         chunks = _chunks(jobs, self.chunk)
-        if self.crews is not None:
-            return self.crews.run(method, assignment, chunks)
-        results = Results(jobs)
+        if self.pool is not None:
+            return self.pool.run(method, instructions, chunks)
+        results = CohortResults.empty(jobs)
         for chunk in chunks:
-            for job, reply in zip(chunk, self._run_stacked(method, assignment, chunk), strict=True):
-                results.put(job.row, reply, method)
+            for job, result in zip(chunk, self._run_stacked(method, instructions, chunk), strict=True):
+                results.put(job, replace(result, upload=method.decode(result.upload)))
         return results
 
     def close(self) -> None:
-        if self.crews is not None:
-            self.crews.dismiss()
+        if self.pool is not None:
+            self.pool.stop()
 
-    def _run_stacked(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> list[Reply]:
-        return self.worker.run_stacked(method, assignment, jobs, self.stack)
+    def _run_stacked(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> list[ClientResult]:
+        return self.runner.run_stacked(method, instructions, jobs, self.stack)
 
 
-def _chunks(jobs: Sequence[Job], size: int) -> list[list[Job]]:
-    """Clients with equally many steps together, most steps first, in chunks of nearly equal size."""
+def _chunks(jobs: Sequence[ClientJob], size: int) -> list[list[ClientJob]]:
+    """Group clients by their number of steps, most steps first, in chunks of nearly equal size."""
     chunks = []
     for _, alike in groupby(sorted(jobs, key=lambda job: (-job.steps, job.row)), key=lambda job: job.steps):
         group = list(alike)

@@ -1,28 +1,28 @@
-"""Pool: the clients of a cohort side by side on worker processes, to the last bit as ``serial``."""
+"""Pool: the clients of a cohort spread over worker processes, with exactly the results of ``serial``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedtaco.engines.base import Results
-from fedtaco.engines.crew import Crews
-from fedtaco.local import Assignment, Job, Reply, Worker
+from fedtaco.client import ClientRunner
+from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions
+from fedtaco.engines.workers import WorkerPool
 from fedtaco.methods import Method
 
 
 class PoolEngine:
-    """One client at a time on each worker, those with most steps first."""
+    """Each worker process runs one client at a time; clients with most steps start first."""
 
-    def __init__(self, worker: Worker, workers: int) -> None:
-        self.worker = worker
-        self.crews = Crews(worker, self._run_each, workers)
+    def __init__(self, runner: ClientRunner, workers: int) -> None:
+        self.runner = runner
+        self.pool = WorkerPool(runner, self._run_each, workers)
 
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
+    def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
         longest_first = sorted(jobs, key=lambda job: (-job.steps, job.row))
-        return self.crews.run(method, assignment, [[job] for job in longest_first])
+        return self.pool.run(method, instructions, [[job] for job in longest_first])
 
     def close(self) -> None:
-        self.crews.dismiss()
+        self.pool.stop()
 
-    def _run_each(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> list[Reply]:
-        return [self.worker.run(method, assignment, job) for job in jobs]
+    def _run_each(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> list[ClientResult]:
+        return [self.runner.run(method, instructions, job) for job in jobs]

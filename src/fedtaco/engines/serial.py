@@ -1,25 +1,26 @@
-"""Serial: one client after another, so that each client's seconds are its own. The reference."""
+"""Serial: one client after another, so that each client's seconds are its own. The reference for other engines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fedtaco.engines.base import Results
-from fedtaco.local import Assignment, Job, Worker
+from fedtaco.client import ClientRunner
+from fedtaco.cohort import ClientJob, CohortResults, Instructions
 from fedtaco.methods import Method
 
 
 @dataclass(frozen=True)
 class SerialEngine:
-    """Runs every client on one worker."""
+    """Runs one client after another in this process."""
 
-    worker: Worker
+    runner: ClientRunner
 
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
-        results = Results(jobs)
+    def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
+        results = CohortResults.empty(jobs)
         for job in jobs:
-            results.put(job.row, self.worker.run(method, assignment, job), method)
+            result = self.runner.run(method, instructions, job)
+            results.put(job, replace(result, upload=method.decode(result.upload)))
         return results
 
     def close(self) -> None:

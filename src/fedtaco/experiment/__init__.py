@@ -1,18 +1,20 @@
-"""Experiments: configuration, runs and comparisons."""
+"""Experiments: training, runs, comparisons and sweeps."""
 
-from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.result import Result, load_model, save_model
-from fedtaco.experiment.runs import Manner, load, run, run_experiment
+from fedtaco.experiment.config import resolve_config
+from fedtaco.experiment.runner import load, run, run_experiment
 from fedtaco.experiment.training import train
-from fedtaco.experiment.watching import Watcher
+from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.result import Result, load_model, save_model
+from fedtaco.runs.settings import ExperimentConfig, RunOptions
 
 __all__ = [
-    "Experiment",
-    "Manner",
+    "Callback",
+    "ExperimentConfig",
     "Result",
-    "Watcher",
+    "RunOptions",
     "load",
     "load_model",
+    "resolve_config",
     "run",
     "run_experiment",
     "save_model",

@@ -7,31 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput
-from fedtaco.experiment.build import check_overrides, method_class, refuse_repeats, relevant
-from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.many import folder_taken, run_all
-from fedtaco.experiment.runs import Manner
-from fedtaco.experiment.watching import Watcher
+from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
+from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config
+from fedtaco.methods import METHODS
+from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.settings import ExperimentConfig, RunOptions
 
 
-def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: Any) -> list[Experiment]:
-    """One experiment per method and seed; each takes those of the parameters that are its own."""
+def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: Any) -> list[ExperimentConfig]:
+    """Return one configuration per method and seed; each gets the parameters that belong to its method."""
     if not methods:
         raise InvalidInput("methods is empty; name at least one, as fedavg,taco.")
-    refuse_repeats(methods)
-    overrides, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
-    check_overrides(overrides, methods, detector)
+    check_distinct(methods)
+    parameters, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
+    check_parameters(parameters, methods, detector)
     return [
-        Experiment.of(method=method, seed=seed, parameters=relevant(overrides, method, detector), **settings)
+        resolve_config(
+            method=method, seed=seed, parameters=relevant_parameters(parameters, method, detector), **settings
+        )
         for seed in seeds
         for method in methods
     ]
 
 
 def run_comparison(
-    experiments: Sequence[Experiment], out: Path, manner: Manner, watcher: Watcher
+    configs: Sequence[ExperimentConfig], out: Path, options: RunOptions, callback: Callback
 ) -> list[dict[str, Any]]:
-    """Run all, each in a folder of its own below ``out``, and return their summaries."""
-    folder_taken(out)
-    runs = [(one, out / f"{method_class(one.method).name}-seed{one.seed}") for one in experiments]
-    return run_all(runs, manner, watcher)
+    """Run all configurations, each in a folder of its own below ``out``, and return their summaries."""
+    require_folder_for_runs(out)
+    runs = [(one, out / f"{METHODS.find(one['method']).name}-seed{one['seed']}") for one in configs]
+    return run_all(runs, options, callback)

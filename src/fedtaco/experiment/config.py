@@ -1,119 +1,127 @@
-"""What an experiment is: the settings of one run, checked at the door."""
+"""From given settings to the complete, checked configuration of a run."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self, TypeVar
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
-
-from fedtaco import __version__
 from fedtaco.data import check_partition, dataset_info
-from fedtaco.engines import EngineName
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.experiment.build import build_detector, build_method, check_overrides, parameters_of
-from fedtaco.federation import Weighting
+from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
+from fedtaco.methods import METHODS, Method
 from fedtaco.models import check_model
-from fedtaco.trust import Behaviour
+from fedtaco.parameters import Configurable, ParameterValue, domains
+from fedtaco.runs.settings import ExperimentConfig, check_settings
+from fedtaco.trust import DETECTORS, Detector, parse_behaviour
+from fedtaco.version import __version__
 
-Count = Annotated[int, Field(ge=1)]
-Rate = Annotated[FiniteFloat, Field(ge=0, le=1e30)]
-Fraction = Annotated[FiniteFloat, Field(gt=0, le=1)]
-Settings = TypeVar("Settings", bound=BaseModel)
-
-
-class Training(BaseModel):
-    """How clients train and how a round is made up, whatever the data."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    rounds: Count
-    local_steps: Count
-    batch_size: Count = 64
-    local_lr: Rate = 0.01
-    server_lr: Rate | None = None
-    weighting: Weighting = "uniform"
-    participation: Fraction = 1.0
-    detector: str = "off"
-    engine: EngineName = "auto"
-    device: str = "cpu"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+Parameters = Mapping[str, ParameterValue]
 
 
-class Experiment(Training):
-    """One run: a method on a dataset. What is not given is the dataset's default.
+def resolve_config(**settings: Any) -> ExperimentConfig:
+    """Check the settings of a run and fill in defaults, of which some depend on the dataset.
 
-    >>> config = Experiment.of(method="taco", dataset="digits", rounds=3)
-    >>> config.local_steps, config.partition, config.parameters
+    Parameters
+    ----------
+    **settings
+        Keys of :class:`ExperimentConfig`; ``None`` counts as not given.
+
+    Returns
+    -------
+    ExperimentConfig
+        All settings, with every parameter of the method and the detector.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting does not exist, is not valid, or would change nothing.
+
+    Examples
+    --------
+    >>> config = resolve_config(method="taco", dataset="digits", rounds=3)
+    >>> config["local_steps"], config["partition"], config["parameters"]
     (50, 'groups', {'taco.delta_scale': 'accumulated'})
     """
-
-    method: str
-    dataset: str
-    model: str
-    partition: str
-    clients: Count = 20
-    freeloaders: Annotated[int, Field(ge=0)] = 0
-    """How many clients misbehave; which ones, the seed decides."""
-    behaviour: str | None = None
-    """What those clients do; ``replay`` unless given."""
-    validation: Annotated[FiniteFloat, Field(ge=0, lt=1)] = 0.0
-    """The part of each client's samples that is held out, for tuning and for choosing a round."""
-    target: Fraction
-    parameters: dict[str, int | float | str] = Field(default_factory=dict)
-
-    @classmethod
-    def of(cls, **settings: Any) -> Self:
-        """Check settings and fill in defaults; what is ``None`` counts as not given."""
-        given = {name: value for name, value in settings.items() if value is not None}
-        info = dataset_info(given.get("dataset", "digits"))
-        defaults: dict[str, Any] = {
-            "dataset": info.name,
-            "model": info.model,
-            "partition": info.partition,
-            "rounds": info.rounds,
-            "local_steps": info.local_steps,
-            "local_lr": info.local_lr,
-            "target": info.target,
-        }
-        if given.get("freeloaders"):
-            defaults["behaviour"] = "replay"
-        config = checked(cls, {**defaults, **given})
-        check_model(config.model)
-        check_partition(config.partition)
-        _check_freeloaders(config)
-        method = build_method(config.method, config.parameters)
-        detector = build_detector(config.detector, config.parameters)
-        check_overrides(config.parameters, [config.method], config.detector)
-        return config.model_copy(update={"parameters": parameters_of(method, detector)})
-
-    def stored(self) -> dict[str, Any]:
-        """As it stands in a run folder."""
-        return {"fedtaco": __version__, **self.model_dump(exclude_none=True)}
+    given = {name: value for name, value in settings.items() if value is not None}
+    info = dataset_info(given.get("dataset", "digits"))
+    defaults: dict[str, Any] = dataclasses.asdict(DEFAULTS.get(info.name, ExperimentDefaults()))
+    defaults |= {"model": info.model, "partition": info.partition}
+    if given.get("freeloaders"):
+        defaults["behaviour"] = "replay"
+    config = cast(ExperimentConfig, check_settings(ExperimentConfig, {**defaults, **given}))
+    check_model(config["model"])
+    check_partition(config["partition"])
+    _check_freeloaders(config)
+    method, detector = create_parts(config)
+    check_parameters(config["parameters"], [config["method"]], config["detector"])
+    return {**config, "parameters": {**method.parameters(), **detector.parameters()}}
 
 
-def _check_freeloaders(config: Experiment) -> None:
-    if config.behaviour is not None:
-        if config.freeloaders == 0:
-            raise InvalidInput("behaviour changes nothing without freeloaders; say how many there are.")
-        Behaviour.of(config.behaviour)
-    if config.freeloaders > config.clients:
-        raise InvalidInput(f"freeloaders is {config.freeloaders}, but there are only {config.clients} clients.")
-    if config.freeloaders == config.clients and all(
-        Behaviour.of(config.behaviour or "").rides(number, config.rounds) for number in range(1, config.rounds + 1)
-    ):
+def create_parts(config: ExperimentConfig) -> tuple[Method, Detector]:
+    """Return the method and the detector of a configuration, with their parameters."""
+    parameters = config["parameters"]
+    return METHODS.create(config["method"], parameters), DETECTORS.create(config["detector"], parameters)
+
+
+def to_stored(config: ExperimentConfig) -> dict[str, Any]:
+    """Return a configuration as a run folder stores it."""
+    return {"fedtaco": __version__, **{name: value for name, value in config.items() if value is not None}}
+
+
+def describe_run(config: ExperimentConfig) -> str:
+    """Name a run for messages, as in "taco seed 0"."""
+    return f"{config['method']} seed {config['seed']}"
+
+
+def check_distinct(methods: Sequence[str]) -> None:
+    """Raise InvalidInput if a comparison names a method more than once."""
+    names = [METHODS.find(method).name for method in methods]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidInput(f"methods names {', '.join(repeated)} more than once.")
+
+
+def check_parameters(parameters: Parameters, methods: Sequence[str], detector: str) -> None:
+    """Raise InvalidInput for a parameter that does not exist, is out of range, or would change nothing."""
+    used = _used(methods, detector)
+    owners = _owners(used)
+    for full_name, value in parameters.items():
+        if full_name not in owners:
+            raise unknown("parameter", full_name, owners)
+        owner = owners[full_name]
+        owner(**{full_name.partition(".")[2]: value})
+        if owner not in used:
+            home = f"--detector {owner.name}" if issubclass(owner, Detector) else f"the method {owner.name}"
+            raise InvalidInput(f"{full_name} changes nothing here: it belongs to {home}, which is not used.")
+
+
+def relevant_parameters(parameters: Parameters, method: str, detector: str) -> Parameters:
+    """Return the parameters that belong to this method or detector."""
+    used = _used([method], detector)
+    owners = _owners(used)
+    return {name: value for name, value in parameters.items() if name in owners and owners[name] in used}
+
+
+def _used(methods: Sequence[str], detector: str) -> list[type[Configurable]]:
+    return [*(METHODS.find(name) for name in methods), DETECTORS.find(detector)]
+
+
+def _owners(used: Sequence[type[Configurable]]) -> dict[str, type[Configurable]]:
+    """Return the class of each parameter, of all registered classes and those in use."""
+    classes = (*DETECTORS.values(), *METHODS.values(), *used)
+    return {f"{cls.name}.{name}": cls for cls in classes for name in domains(cls)}
+
+
+def _check_freeloaders(config: ExperimentConfig) -> None:
+    count, clients, behaviour = config["freeloaders"], config["clients"], config["behaviour"]
+    if behaviour is None:
+        return
+    if count == 0:
+        raise InvalidInput("behaviour changes nothing without freeloaders; say how many there are.")
+    parsed = parse_behaviour(behaviour)
+    if count > clients:
+        raise InvalidInput(f"freeloaders is {count}, but there are only {clients} clients.")
+    rounds = config["rounds"]
+    if count == clients and all(parsed.freeloads(number, rounds) for number in range(1, rounds + 1)):
         raise InvalidInput("Every client is a freeloader, so that nobody would train; leave at least one honest.")
-
-
-def checked(kind: type[Settings], settings: dict[str, Any]) -> Settings:
-    """Build settings, or say in one sentence what is wrong with them."""
-    try:
-        return kind(**settings)
-    except ValidationError as failure:
-        error = failure.errors()[0]
-    name = str(error["loc"][0])
-    if error["type"] == "extra_forbidden":
-        raise unknown("setting", name, kind.model_fields)
-    if error["type"] == "missing":
-        raise InvalidInput(f"The setting {name} is missing.")
-    expected = error["msg"].replace("Input should be", "it must be")
-    raise InvalidInput(f"{name} is {error['input']!r}; {expected}.")

@@ -1,4 +1,4 @@
-"""Trackers: runs shown as they go in TensorBoard, MLflow or Weights & Biases, each an extra of its own."""
+"""Trackers: callbacks that show runs in TensorBoard, MLflow or Weights & Biases, each an extra of its own."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from pathlib import Path
 from time import time_ns
 from typing import Any, Generic, TypeVar
 
-from fedtaco.engines import Choice
+from fedtaco.engines import EngineChoice
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.experiment.config import Experiment
-from fedtaco.experiment.watching import Watcher
+from fedtaco.experiment.config import to_stored
 from fedtaco.records import RoundRecord
+from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.settings import ExperimentConfig
 
 Session = TypeVar("Session")
 
 
-class Tracker(Watcher, ABC, Generic[Session]):
-    """Opens a session for each run, logs its numbers round by round, and closes it.
+class Tracker(Callback, ABC, Generic[Session]):
+    """Opens a session for each run, logs its numbers after every round, and closes it.
 
-    One that fails is left out from there on: training matters more.
+    A tracker that fails is not called again, so that training goes on.
     """
 
     package: str
-    """What must be installed for it."""
+    """The package that must be installed."""
 
     def __init__(self, name: str) -> None:
         try:
@@ -42,15 +43,15 @@ class Tracker(Watcher, ABC, Generic[Session]):
         self.name, self.works = name, True
         self.sessions: dict[int, Session] = {}
 
-    def run_begun(self, experiment: Experiment, folder: Path | None, engine: Choice) -> None:
-        self._try(lambda: self.sessions.update({id(experiment): self.open(experiment, folder or Path("runs"))}))
+    def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
+        self._try(lambda: self.sessions.update({id(config): self.open(config, folder or Path("runs"))}))
 
-    def round_done(self, experiment: Experiment, record: RoundRecord) -> None:
+    def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
         numbers = _numbers(dataclasses.asdict(record))
-        self._try(lambda: self.log(self.sessions[id(experiment)], record.round, numbers))
+        self._try(lambda: self.log(self.sessions[id(config)], record.round, numbers))
 
-    def run_ended(self, experiment: Experiment, summary: Mapping[str, Any]) -> None:
-        self._try(lambda: self.close(self.sessions.pop(id(experiment)), summary))
+    def on_run_end(self, config: ExperimentConfig, summary: Mapping[str, Any]) -> None:
+        self._try(lambda: self.close(self.sessions.pop(id(config)), summary))
 
     def _try(self, action: Callable[[], None]) -> None:
         if not self.works:
@@ -60,16 +61,16 @@ class Tracker(Watcher, ABC, Generic[Session]):
         except Exception as error:
             self.works = False
             warnings.warn(
-                f"{self.name} failed and is left out from here on ({type(error).__name__}: {error}); training goes on.",
+                f"{self.name} failed and is not used any more ({type(error).__name__}: {error}); the run continues.",
                 RuntimeWarning,
                 stacklevel=3,
             )
 
     def connect(self) -> None:
-        """Make ready, before the first run begins."""
+        """Connect before the first run begins."""
 
     @abstractmethod
-    def open(self, experiment: Experiment, folder: Path) -> Session: ...
+    def open(self, config: ExperimentConfig, folder: Path) -> Session: ...
 
     @abstractmethod
     def log(self, session: Session, step: int, numbers: Mapping[str, float]) -> None: ...
@@ -83,9 +84,9 @@ class TensorBoard(Tracker[Any]):
 
     package = "torch.utils.tensorboard"
 
-    def open(self, experiment: Experiment, folder: Path) -> Any:
+    def open(self, config: ExperimentConfig, folder: Path) -> Any:
         writer = self.library.SummaryWriter(str(folder / "tensorboard"))
-        settings = "\n".join(f"    {name} = {value}" for name, value in experiment.stored().items())
+        settings = "\n".join(f"    {name} = {value}" for name, value in to_stored(config).items())
         writer.add_text("settings", settings)
         return writer
 
@@ -105,17 +106,17 @@ class Mlflow(Tracker[str]):
     def connect(self) -> None:
         self.client = self.library.MlflowClient()
 
-    def open(self, experiment: Experiment, folder: Path) -> str:
-        """A resumed run goes on where it was: it is found by its folder."""
+    def open(self, config: ExperimentConfig, folder: Path) -> str:
+        """Find the session of a resumed run by its folder, or open a new one."""
         known = self.client.get_experiment_by_name("fedtaco")
         home = known.experiment_id if known else self.client.create_experiment("fedtaco")
-        tag = _mark(folder)
+        tag = _folder_id(folder)
         earlier = self.client.search_runs([home], f"tags.`fedtaco.folder` = '{tag}' and attributes.status = 'RUNNING'")
         if earlier:
             return str(earlier[0].info.run_id)
-        name = f"{experiment.method} {experiment.dataset} seed {experiment.seed}"
+        name = _run_name(config)
         run = self.client.create_run(home, run_name=name, tags={"fedtaco.folder": tag})
-        for setting, value in experiment.stored().items():
+        for setting, value in to_stored(config).items():
             self.client.log_param(run.info.run_id, setting, value)
         return str(run.info.run_id)
 
@@ -133,15 +134,15 @@ class WeightsAndBiases(Tracker[Any]):
     package = "wandb"
 
     def connect(self) -> None:
-        """Ask for a key that is not known yet now, not in the midst of training."""
+        """Ask for a missing key now, not during training."""
         self.library.login()
 
-    def open(self, experiment: Experiment, folder: Path) -> Any:
+    def open(self, config: ExperimentConfig, folder: Path) -> Any:
         return self.library.init(
             project="fedtaco",
-            id=_mark(folder),
-            name=f"{experiment.method} {experiment.dataset} seed {experiment.seed}",
-            config=experiment.stored(),
+            id=_folder_id(folder),
+            name=_run_name(config),
+            config=to_stored(config),
             dir=str(folder),
             resume="allow",
             reinit="create_new",
@@ -161,20 +162,25 @@ TRACKERS: dict[str, type[Tracker[Any]]] = {
 }
 
 
-def build_trackers(names: Sequence[str]) -> list[Watcher]:
+def build_trackers(names: Sequence[str]) -> list[Callback]:
+    """Return trackers by name."""
     for name in names:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
     return [TRACKERS[name](name) for name in names]
 
 
+def _run_name(config: ExperimentConfig) -> str:
+    return f"{config['method']} {config['dataset']} seed {config['seed']}"
+
+
 def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
-    """What can be drawn over rounds."""
+    """Return the entries that can be drawn over rounds."""
     return {name: value for name, value in fields.items() if isinstance(value, int | float) and name != "round"}
 
 
-def _mark(folder: Path) -> str:
-    """A name for a run that stays the same when it is resumed and is another when it is replaced."""
+def _folder_id(folder: Path) -> str:
+    """Return an identifier that stays the same when a run is resumed and changes when it is replaced."""
     first = folder / "partition.npz"
     begun = first.stat().st_mtime_ns if first.exists() else time_ns()
     return hashlib.sha256(f"{folder.absolute()} {begun}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Flower: the same methods across real machines. ``FedStrategy`` is the server's half, ``train`` the client's."""
+"""Flower: the same methods across real machines. ``FedStrategy`` is for server apps, ``train`` for client apps."""
 
 from importlib.util import find_spec
 

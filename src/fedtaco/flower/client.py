@@ -9,36 +9,47 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
+from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.cohort import ClientJob, Instructions
 from fedtaco.data import as_samples
-from fedtaco.device import choose_device, quiet_torch
+from fedtaco.device import choose_device, deterministic_torch
 from fedtaco.errors import InvalidInput
-from fedtaco.experiment.build import build_method
-from fedtaco.flower.memory import keep_of
-from fedtaco.flower.wire import Task, assignment_of, reply_content
-from fedtaco.local import Assignment, Job, Plan, Worker
+from fedtaco.flower.memory_store import open_store
+from fedtaco.flower.wire import NodeInstructions, ReplyHeader, read_instructions, reply_records
+from fedtaco.methods import METHODS
 from fedtaco.models import FlatModel, Loss
 
 
 def train(
     model: nn.Module, data: Any, msg: Message, context: Context, *, loss: Loss = cross_entropy, device: str = "cpu"
 ) -> Message:
-    """Do what :class:`FedStrategy` asks of this node, and give the reply to return.
+    """Do what :class:`FedStrategy` asks of this node, and return the reply.
 
     Parameters
     ----------
     model
-        The module that is trained; its weights are the server's, so that its own do not matter. Frozen parameters
-        are not sent: they must be those of the server's model, and this is checked.
+        The module that is trained. The server sends its weights, so that its own do not matter. Frozen parameters
+        are not sent: they must equal those of the server's model, which is checked.
     data
-        This node's samples: a pair ``(x, y)`` of tensors, a ``Dataset``, or a ``DataLoader``, whose dataset is
-        taken: steps and batches are those that the strategy asks for.
+        This node's samples: a pair ``(x, y)`` of tensors, a ``Dataset``, or a ``DataLoader``, of which the dataset
+        is used: steps and batches are those that the strategy asks for.
     msg, context
-        As Flower gives them to ``@app.train()``. What the method remembers is kept in the context, or, where
+        As Flower gives them to ``@app.train()``. What the method remembers is kept in the context, or, if
         the node is configured with ``memory-dir``, in that folder.
     loss
         The mean loss of a batch, from predictions and targets.
     device
         Where the model computes: ``cpu``, ``cuda``, ``mps`` or ``auto``.
+
+    Returns
+    -------
+    Message
+        The reply that ``@app.train()`` must return.
+
+    Raises
+    ------
+    InvalidInput
+        If the message is not from FedStrategy, or the model is not the server's.
 
     Examples
     --------
@@ -49,39 +60,41 @@ def train(
             return fedtaco.flower.train(Net(), load_data(context), msg, context)
     """
     config = msg.content.get("config")
-    task = Task.of(config if isinstance(config, ConfigRecord) else {})
-    assignment = assignment_of(task, msg.content)
+    node = NodeInstructions.from_config(config if isinstance(config, ConfigRecord) else {})
+    instructions = read_instructions(node, msg.content)
     flat = FlatModel(model, choose_device(device))
-    _check_fit(flat, assignment, task)
+    _check_fit(flat, instructions, node)
     samples = as_samples(data.dataset if isinstance(data, DataLoader) else data)
     if len(samples) == 0:
         raise InvalidInput("This node has no samples; give it some, or do not let it take part.")
-    method = build_method(task.method, task.parameters)
-    worker = Worker(flat, [samples] * task.setting.clients, Plan(task.setting, task.batch_size, loss, task.seed))
-    keep = keep_of(context, task)
-    fresh = method.client_memory(assignment.broadcast.start, task.setting)
-    remembered = keep.get(task.memory_round) if fresh and task.memory_round else None
-    job = Job(0, task.client, task.setting.local_steps, remembered or fresh)
-    with quiet_torch():
-        worker.warm_up()
-        reply = worker.run(method, assignment, job)
-    if task.phase == "train" and reply.memory:
-        keep.put(task.round, reply.memory, beside=task.memory_round)
-    lost = bool(fresh and task.memory_round and remembered is None)
-    return Message(reply_content(task, reply, len(samples), lost_memory=lost), reply_to=msg)
+    method, constants = METHODS.create(node.method, node.parameter), node.constants
+    client_config = ClientConfig(constants, node.setting["batch_size"], loss, node.setting["seed"])
+    runner = ClientRunner(flat, [samples] * constants.clients, client_config)
+    store = open_store(context, node)
+    fresh = method.client_memory(instructions.broadcast.start, constants)
+    remembered = store.get(node.memory_round) if fresh and node.memory_round else None
+    job = ClientJob(0, node.client, constants.local_steps, remembered or fresh)
+    with deterministic_torch():
+        runner.warm_up()
+        result = runner.run(method, instructions, job)
+    if node.phase == "train" and result.memory:
+        store.put(node.round, result.memory, beside=node.memory_round)
+    lost = bool(fresh and node.memory_round and remembered is None)
+    header = ReplyHeader(node.phase, node.round, node.client, lost_memory=lost)
+    return Message(reply_records(header, result, len(samples)), reply_to=msg)
 
 
-def _check_fit(model: FlatModel, assignment: Assignment, task: Task) -> None:
+def _check_fit(model: FlatModel, instructions: Instructions, node: NodeInstructions) -> None:
     for what, own, sent in (
-        ("trainable parameters", model.vector, assignment.broadcast.start),
-        ("buffers", model.buffers, assignment.buffers),
+        ("trainable parameters", model.vector, instructions.broadcast.start),
+        ("buffers", model.buffers, instructions.buffers),
     ):
         if own.shape != sent.shape or own.dtype != sent.dtype:
             raise InvalidInput(
                 f"The model of this node has {own.numel():,} numbers ({own.dtype}) in its {what}, the server's has "
                 f"{sent.numel():,} ({sent.dtype}); give FedStrategy and train the same model."
             )
-    if model.frozen_fingerprint() != task.frozen:
+    if model.frozen_fingerprint() != node.frozen:
         raise InvalidInput(
             "The frozen parameters of this node's model are not those of the server's; load the same weights into the "
             "models of both (initial_arrays on the server)."

@@ -1,4 +1,4 @@
-"""Messages out and replies in, one at a time, so that a server need not hold them all at once."""
+"""Sends messages and yields replies one at a time, so that the server need not hold all of them at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flwr.serverapp import Grid
 
 from fedtaco.flower.log import log
 
-GROUP = 8
-"""How many messages are sent, or asked for, at once."""
+GROUP_SIZE = 8
+"""Number of messages that are sent, or replies that are pulled, at once."""
 PAUSE = 0.5
-"""Seconds between two looks for replies."""
-TRIES = 3
-"""How often a reply is asked for that Flower fails to deliver."""
+"""Seconds between two attempts to pull replies."""
+MAX_TRIES = 3
+"""How often a reply is pulled that Flower fails to deliver."""
 UNREADABLE = 0
 """Flower's code of an unknown error."""
 
@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 
 
 class Exchange:
-    """Sends messages and gives the replies as they come; knows whom each one is from."""
+    """Sends messages, yields replies as they arrive, and knows which node each one is from."""
 
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.grid, self.timeout = grid, timeout
@@ -34,12 +34,12 @@ class Exchange:
         self.failures: Counter[str] = Counter()
 
     def node_of(self, reply: Message) -> int:
-        """Who was asked what this answers; an error that Flower itself reports does not name its node."""
+        """Return the node that was asked; an error that Flower itself reports does not name its node."""
         asked = self.asked.get(reply.metadata.reply_to_message_id)
         return reply.metadata.src_node_id if asked is None else asked.metadata.dst_node_id
 
     def replies(self, messages: Sequence[Message]) -> Iterator[Message]:
-        """Send, then wait for replies until all are there or the time is up."""
+        """Send messages, and yield replies until all have arrived or the time is up."""
         self.asked = {}
         self.failures.clear()
         for group in _groups(messages):
@@ -63,13 +63,13 @@ class Exchange:
                 sleep(PAUSE)
 
     def _pull(self, identities: list[str]) -> Iterator[Message]:
-        """The replies to these messages that are there; one that Flower cannot read is an error of its own."""
+        """Yield the replies that have arrived; one that Flower cannot read becomes an error message."""
         try:
             yield from self.grid.pull_messages(identities)
         except Exception as error:
             if len(identities) == 1:
                 self.failures[identities[0]] += 1
-                if self.failures[identities[0]] < TRIES:
+                if self.failures[identities[0]] < MAX_TRIES:
                     return
                 problem = Error(UNREADABLE, f"its reply cannot be read: {error}")
                 yield Message(problem, reply_to=self.asked[identities[0]])
@@ -79,5 +79,5 @@ class Exchange:
 
 
 def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
-    for start in range(0, len(items), GROUP):
-        yield list(items[start : start + GROUP])
+    for start in range(0, len(items), GROUP_SIZE):
+        yield list(items[start : start + GROUP_SIZE])

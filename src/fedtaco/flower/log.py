@@ -1,4 +1,4 @@
-"""What an operator reads: fedtaco's lines stand among Flower's own."""
+"""The log that operators read: fedtaco's lines appear among Flower's own."""
 
 from logging import getLogger
 

@@ -2,29 +2,28 @@
 
 from fedtaco.methods.base import (
     Broadcast,
+    Constants,
     Cost,
-    Departure,
-    Local,
-    Memory,
+    Expulsion,
+    LocalContext,
     Method,
-    Server,
-    Setting,
+    NamedTensors,
+    ServerState,
     Uploads,
-    check_method_class,
 )
-from fedtaco.methods.fedacg import FedAcg
+from fedtaco.methods.fedacg import FedACG
 from fedtaco.methods.fedavg import FedAvg
 from fedtaco.methods.fedprox import FedProx, FedProxTaco
 from fedtaco.methods.foolsgold import FoolsGold
 from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
-from fedtaco.methods.momentum import FedAvgM, FedCm
-from fedtaco.methods.parameters import Domain, check_parameters, domains, parameter
+from fedtaco.methods.momentum import FedAvgM, FedCM
 from fedtaco.methods.scaffold import Scaffold, ScaffoldTaco
 from fedtaco.methods.stem import Stem
 from fedtaco.methods.taco import Taco, TacoAggregation, TacoCorrection, TacoUniform
 from fedtaco.methods.tailored import Tailored
+from fedtaco.registry import Registry
 
-PAPER_METHODS: tuple[type[Method], ...] = (FedAvg, FedProx, FoolsGold, Scaffold, Stem, FedAcg, Taco)
+PAPER_METHODS: tuple[type[Method], ...] = (FedAvg, FedProx, FoolsGold, Scaffold, Stem, FedACG, Taco)
 """The seven methods of the paper's tables, in its order."""
 
 PARTS_AND_CONTROLS: tuple[type[Method], ...] = (
@@ -33,12 +32,12 @@ PARTS_AND_CONTROLS: tuple[type[Method], ...] = (
     TacoUniform,
     FedProxTaco,
     ScaffoldTaco,
-    FedCm,
+    FedCM,
     FedAvgM,
 )
 """TACO's parts, its coefficients inside other methods, and momentum without tailoring."""
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (*PAPER_METHODS, *PARTS_AND_CONTROLS)}
+METHODS: Registry[Method] = Registry(Method, [*PAPER_METHODS, *PARTS_AND_CONTROLS])
 """Every registered method by name."""
 
 __all__ = [
@@ -46,24 +45,23 @@ __all__ = [
     "PAPER_METHODS",
     "PARTS_AND_CONTROLS",
     "Broadcast",
+    "Constants",
     "Cost",
-    "Departure",
-    "Domain",
-    "FedAcg",
+    "Expulsion",
+    "FedACG",
     "FedAvg",
     "FedAvgM",
-    "FedCm",
+    "FedCM",
     "FedProx",
     "FedProxTaco",
     "FoolsGold",
     "Geometry",
-    "Local",
-    "Memory",
+    "LocalContext",
     "Method",
+    "NamedTensors",
     "Scaffold",
     "ScaffoldTaco",
-    "Server",
-    "Setting",
+    "ServerState",
     "Stem",
     "Taco",
     "TacoAggregation",
@@ -71,10 +69,6 @@ __all__ = [
     "TacoUniform",
     "Tailored",
     "Uploads",
-    "check_method_class",
-    "check_parameters",
-    "domains",
     "geometry_of",
-    "parameter",
     "weighted_sum",
 ]

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
-from fedtaco.methods.parameters import parameter
+from fedtaco.methods.base import Broadcast, Constants, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
-class FedAcg(Method):
+class FedACG(Method):
     """Clients start at y = w + λm, x <- x - local_lr * (g + β (x - y)); m <- λm - mean U, w <- w + m."""
 
     name = "fedacg"
@@ -26,15 +26,15 @@ class FedAcg(Method):
     momentum: float = parameter(0.85, "λ, how much of the momentum lasts a round", low=0, high=1)
     beta: float = parameter(0.001, "β, weight of the pull to the starting point", low=0)
 
-    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         return {"momentum": torch.zeros_like(weights)}
 
-    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+    def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         return Broadcast(server.weights + self.momentum * server.memory["momentum"])
 
-    def direction(self, x: Tensor, local: Local) -> Tensor:
+    def direction(self, x: Tensor, local: LocalContext) -> Tensor:
         return local.gradient(x).add_(x - local.start, alpha=self.beta)
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        momentum = self.momentum * server.memory["momentum"] - uploads.relaxation * uploads.move
-        return server.moved(-momentum).remembering(momentum=momentum)
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
+        momentum = self.momentum * server.memory["momentum"] - uploads.relaxation * uploads.mean_update
+        return server.moved(-momentum).with_memory(momentum=momentum)

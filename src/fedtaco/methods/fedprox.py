@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedtaco.methods.base import Cost, Local, Method
-from fedtaco.methods.parameters import parameter
+from fedtaco.methods.base import Cost, LocalContext, Method
 from fedtaco.methods.tailored import Tailored
+from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class FedProx(Method):
 
     zeta: float = parameter(0.1, "ζ, weight of the pull", low=0)
 
-    def pull(self, local: Local) -> float | Tensor:
+    def pull(self, local: LocalContext) -> float | Tensor:
         return self.zeta
 
-    def direction(self, x: Tensor, local: Local) -> Tensor:
+    def direction(self, x: Tensor, local: LocalContext) -> Tensor:
         return local.gradient(x).add_((x - local.start).mul_(self.pull(local)))
 
 
@@ -46,7 +46,7 @@ class FedProxTaco(Tailored, FedProx):
         choices=("factor", "replace-factor", "replace-alpha"),
     )
 
-    def pull(self, local: Local) -> float | Tensor:
+    def pull(self, local: LocalContext) -> float | Tensor:
         alpha = local.received["alpha"]
         if self.coefficient == "replace-alpha":
             return alpha

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedtaco.methods.base import Method, Server, Uploads
+from fedtaco.methods.base import Method, ServerState, Uploads
 
 
 @dataclass(frozen=True)
@@ -21,5 +21,5 @@ class FoolsGold(Method):
     name = "foolsgold"
     summary = "weighs uploads by their cosine with the mean upload"
 
-    def weigh(self, server: Server, uploads: Uploads) -> Tensor:
-        return uploads.weights_by(uploads.geometry.cosines.clamp(min=0))
+    def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
+        return uploads.weights_proportional_to(uploads.geometry.cosines.clamp(min=0))

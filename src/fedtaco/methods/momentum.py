@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
-from fedtaco.methods.parameters import parameter
+from fedtaco.methods.base import Broadcast, Constants, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
-class FedCm(Method):
+class FedCM(Method):
     """FedCM (Xu et al., 2021): x <- x - local_lr * (a g + (1 - a) G), G the last global direction. Damped."""
 
     name = "fedcm"
@@ -25,22 +25,22 @@ class FedCm(Method):
 
     alpha: float = parameter(0.1, "a, weight of the client's own gradient", low=0, high=1)
 
-    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         return {"direction": torch.zeros_like(weights)}
 
-    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+    def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         return Broadcast(server.weights, vectors={"direction": server.memory["direction"]})
 
-    def correction(self, local: Local) -> Tensor:
+    def correction(self, local: LocalContext) -> Tensor:
         return (1 - self.alpha) * local.received["direction"]
 
-    def direction(self, x: Tensor, local: Local) -> Tensor:
+    def direction(self, x: Tensor, local: LocalContext) -> Tensor:
         assert local.correction is not None
         return local.gradient(x).mul_(self.alpha).add_(local.correction)
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
         moved = super().aggregate(server, uploads)
-        return moved.remembering(direction=uploads.per_step(uploads.move))
+        return moved.with_memory(direction=uploads.per_step(uploads.mean_update))
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class FedAvgM(Method):
 
     momentum: float = parameter(0.9, "β, how much of the momentum lasts a round", low=0, high=1)
 
-    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
+    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         return {"momentum": torch.zeros_like(weights)}
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        momentum = self.momentum * server.memory["momentum"] + uploads.relaxation * uploads.move
-        return server.moved(momentum).remembering(momentum=momentum)
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
+        momentum = self.momentum * server.memory["momentum"] + uploads.relaxation * uploads.mean_update
+        return server.moved(momentum).with_memory(momentum=momentum)

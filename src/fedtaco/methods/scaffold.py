@@ -7,9 +7,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, Departure, Local, Memory, Method, Server, Setting, Uploads
-from fedtaco.methods.parameters import parameter
+from fedtaco.methods.base import (
+    Broadcast,
+    Constants,
+    Cost,
+    Expulsion,
+    LocalContext,
+    Method,
+    NamedTensors,
+    ServerState,
+    Uploads,
+)
 from fedtaco.methods.tailored import Tailored
+from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -27,44 +37,44 @@ class Scaffold(Method):
 
     alpha: float = parameter(1.0, "α, strength of the correction", low=0)
 
-    def strength(self, local: Local) -> float | Tensor:
+    def strength(self, local: LocalContext) -> float | Tensor:
         return self.alpha
 
-    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
-        return {**super().server_memory(weights, setting), "variate": torch.zeros_like(weights)}
+    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
+        return {**super().server_memory(weights, constants), "variate": torch.zeros_like(weights)}
 
-    def client_memory(self, weights: Tensor, setting: Setting) -> Memory:
+    def client_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         return {"variate": torch.zeros_like(weights)}
 
-    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+    def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         return Broadcast(server.weights, vectors={"variate": server.memory["variate"]})
 
-    def correction(self, local: Local) -> Tensor:
+    def correction(self, local: LocalContext) -> Tensor:
         return self.strength(local) * (local.received["variate"] - local.memory["variate"])
 
-    def finish(self, update: Tensor, local: Local) -> tuple[Memory, Memory]:
+    def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
         assert local.correction is not None
         variate = local.per_step(update) - local.correction
         change = variate - local.memory["variate"]
         return {"update": update, "variate_change": change}, {"variate": variate}
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        change = uploads.vectors["variate_change"].sum(0, dtype=torch.float64) / uploads.setting.clients
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
+        change = uploads.vectors["variate_change"].sum(0, dtype=torch.float64) / uploads.constants.clients
         variate = server.memory["variate"]
-        return super().aggregate(server, uploads).remembering(variate=variate + change.to(variate.dtype))
+        return super().aggregate(server, uploads).with_memory(variate=variate + change.to(variate.dtype))
 
-    def mirror(self, memory: Memory, upload: Memory) -> Memory:
+    def mirror(self, memory: NamedTensors, upload: NamedTensors) -> NamedTensors:
         return {"variate": memory["variate"] + upload["variate_change"]}
 
-    def without(self, server: Server, departure: Departure) -> Server:
+    def remove_clients(self, server: ServerState, expulsion: Expulsion) -> ServerState:
         """c becomes the mean of the c_i that are left."""
-        left = departure.members - len(departure.clients)
+        left = expulsion.members - len(expulsion.clients)
         if left == 0:
             return server
-        variate = departure.members * server.memory["variate"]
-        for memory in departure.memories.values():
+        variate = expulsion.members * server.memory["variate"]
+        for memory in expulsion.memories.values():
             variate = variate - memory["variate"]
-        return server.remembering(variate=variate / left)
+        return server.with_memory(variate=variate / left)
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,6 @@ class ScaffoldTaco(Tailored, Scaffold):
         choices=("factor", "replace-alpha"),
     )
 
-    def strength(self, local: Local) -> float | Tensor:
+    def strength(self, local: LocalContext) -> float | Tensor:
         alpha = local.received["alpha"]
         return alpha if self.coefficient == "replace-alpha" else self.alpha * (1 - alpha)

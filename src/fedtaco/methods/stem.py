@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedtaco.methods.base import Cost, Local, Memory, Method, Server, Uploads
-from fedtaco.methods.parameters import parameter
+from fedtaco.methods.base import Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Stem(Method):
 
     name = "stem"
     summary = "descends along a variance-reduced momentum, and the server one step more"
-    cost = Cost(gradients=2, spared=1, vector_ops=4, up=2)
+    cost = Cost(gradients=2, gradients_saved=1, vector_ops=4, up=2)
 
     alpha: float = parameter(0.2, "α_t, weight of the newest gradient in the momentum", low=0, high=1)
     server_momentum: str = parameter(
@@ -30,7 +30,7 @@ class Stem(Method):
         choices=("eta", "literal", "off"),
     )
 
-    def direction(self, x: Tensor, local: Local) -> Tensor:
+    def direction(self, x: Tensor, local: LocalContext) -> Tensor:
         momentum = local.gradient(x)
         if local.step > 0:
             stale = local.carry["momentum"] - local.gradient(local.carry["point"])
@@ -38,11 +38,11 @@ class Stem(Method):
         local.carry.update(momentum=momentum, point=x.clone())
         return momentum
 
-    def finish(self, update: Tensor, local: Local) -> tuple[Memory, Memory]:
+    def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
         return {"update": update, "momentum": local.carry["momentum"]}, local.memory
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        local_lr = uploads.setting.local_lr
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
+        local_lr = uploads.constants.local_lr
         scale = {"eta": local_lr, "literal": float(local_lr > 0), "off": 0.0}[self.server_momentum]
         extra_step = scale * uploads.average("momentum")
-        return server.moved(uploads.relaxation * (uploads.move + extra_step))
+        return server.moved(uploads.relaxation * (uploads.mean_update + extra_step))

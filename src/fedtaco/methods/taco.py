@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, Local, Memory, Method, Server, Setting, Uploads
-from fedtaco.methods.parameters import parameter
+from fedtaco.methods.base import Broadcast, Constants, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
 from fedtaco.methods.tailored import Tailored
+from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class TacoCorrection(Tailored):
             return 1.0 if accumulated else 1 / local_steps
         return self.gamma * local_steps if accumulated else self.gamma
 
-    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
-        return {**super().server_memory(weights, setting), "direction": torch.zeros_like(weights)}
+    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
+        return {**super().server_memory(weights, constants), "direction": torch.zeros_like(weights)}
 
-    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+    def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         return replace(super().broadcast(server, cohort), vectors={"direction": server.memory["direction"]})
 
-    def correction(self, local: Local) -> Tensor:
+    def correction(self, local: LocalContext) -> Tensor:
         factor = 1 - local.received["alpha"]
-        return self.gain(local.setting.local_steps) * factor * local.received["direction"]
+        return self.gain(local.constants.local_steps) * factor * local.received["direction"]
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
         moved = super().aggregate(server, uploads)
-        return moved.remembering(direction=uploads.per_step(uploads.move))
+        return moved.with_memory(direction=uploads.per_step(uploads.mean_update))
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class TacoUniform(TacoCorrection):
     name = "taco-uniform"
     summary = "TACO's correction with the mean α for every client, nothing tailored"
 
-    def cohort_alpha(self, server: Server, cohort: Tensor) -> Tensor:
+    def cohort_alpha(self, server: ServerState, cohort: Tensor) -> Tensor:
         alpha = super().cohort_alpha(server, cohort)
         return alpha.mean().expand_as(alpha)
 
 
 def tailored_weights(uploads: Uploads) -> Tensor:
     """Eq. 9's p_i in proportion to α_i, the coefficient of this very round's upload."""
-    return uploads.weights_by(uploads.geometry.alpha)
+    return uploads.weights_proportional_to(uploads.geometry.alpha)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TacoAggregation(Method):
     name = "taco-aggregation"
     summary = "TACO's tailored aggregation without its correction"
 
-    def weigh(self, server: Server, uploads: Uploads) -> Tensor:
+    def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
         return tailored_weights(uploads)
 
 
@@ -93,16 +93,16 @@ class Taco(TacoCorrection):
     name = "taco"
     summary = "adds a part of the global direction tailored to each client, and weighs by the same α"
 
-    def weigh(self, server: Server, uploads: Uploads) -> Tensor:
+    def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
         return tailored_weights(uploads)
 
-    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
-        return {**super().server_memory(weights, setting), "previous": weights}
+    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
+        return {**super().server_memory(weights, constants), "previous": weights}
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
-        return super().aggregate(server, uploads).remembering(previous=server.weights)
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
+        return super().aggregate(server, uploads).with_memory(previous=server.weights)
 
-    def output(self, server: Server) -> Tensor:
+    def output(self, server: ServerState) -> Tensor:
         """z = w + (1 - mean α)(w - previous w), what Algorithm 2 returns; w where nobody is left to have an α."""
         alpha = server.memory["alpha"]
         if alpha.isnan().all():

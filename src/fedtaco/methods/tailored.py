@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Departure, Memory, Method, Server, Setting, Uploads
+from fedtaco.methods.base import Broadcast, Constants, Expulsion, Method, NamedTensors, ServerState, Uploads
 
 INITIAL_ALPHA = 0.1
 """α_i before a client's first upload (paper, Algorithm 2)."""
@@ -20,24 +20,24 @@ class Tailored(Method):
     α_i is computed from the method's own uploads; a client that sat out a round keeps its last one.
     """
 
-    def server_memory(self, weights: Tensor, setting: Setting) -> Memory:
-        alpha = torch.full((setting.clients,), INITIAL_ALPHA, dtype=torch.float64, device=weights.device)
-        return {**super().server_memory(weights, setting), "alpha": alpha}
+    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
+        alpha = torch.full((constants.clients,), INITIAL_ALPHA, dtype=torch.float64, device=weights.device)
+        return {**super().server_memory(weights, constants), "alpha": alpha}
 
-    def cohort_alpha(self, server: Server, cohort: Tensor) -> Tensor:
+    def cohort_alpha(self, server: ServerState, cohort: Tensor) -> Tensor:
         return server.memory["alpha"][cohort]
 
-    def broadcast(self, server: Server, cohort: Tensor) -> Broadcast:
+    def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         message = super().broadcast(server, cohort)
         alpha = self.cohort_alpha(server, cohort).to(server.weights.dtype)
         return replace(message, scalars={**message.scalars, "alpha": alpha})
 
-    def aggregate(self, server: Server, uploads: Uploads) -> Server:
+    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
         alpha = server.memory["alpha"].clone()
         alpha[uploads.clients] = uploads.geometry.alpha
-        return super().aggregate(server, uploads).remembering(alpha=alpha)
+        return super().aggregate(server, uploads).with_memory(alpha=alpha)
 
-    def without(self, server: Server, departure: Departure) -> Server:
+    def remove_clients(self, server: ServerState, expulsion: Expulsion) -> ServerState:
         """An expelled client has no coefficient any more: NaN."""
-        alpha = server.memory["alpha"].index_fill(0, departure.clients, torch.nan)
-        return super().without(server, departure).remembering(alpha=alpha)
+        alpha = server.memory["alpha"].index_fill(0, expulsion.clients, torch.nan)
+        return super().remove_clients(server, expulsion).with_memory(alpha=alpha)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from fedtaco.device import HOME, draw_from
+from fedtaco.device import CPU, seed_torch
 from fedtaco.errors import InvalidInput
 
 Batch = tuple[Tensor, Tensor]
@@ -18,17 +18,17 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class FlatModel:
-    """A private copy of a module whose trainable parameters live in ``vector``.
+    """A copy of a module whose trainable parameters are views of ``vector``.
 
-    Frozen parameters stay as they are. Floating buffers (such as batch-norm statistics) live in
-    ``buffers``, which the server averages apart from the vector; integer buffers are reset.
+    Frozen parameters stay as they are. Floating buffers, such as batch-norm statistics, are views of
+    ``buffers``, which the server averages separately; integer buffers are reset in every round.
 
     >>> model = FlatModel(nn.Linear(2, 1))
     >>> model.vector.shape
     torch.Size([3])
     """
 
-    def __init__(self, module: nn.Module, device: torch.device = HOME) -> None:
+    def __init__(self, module: nn.Module, device: torch.device = CPU) -> None:
         if not isinstance(module, nn.Module):
             raise InvalidInput(f"The model is a {type(module).__name__}; give a torch.nn.Module.")
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
@@ -54,54 +54,54 @@ class FlatModel:
         self.buffers = _flatten(floating) if floating else self.vector.new_empty(0)
 
     def load(self, vector: Tensor, buffers: Tensor) -> None:
-        """Take these weights and buffers, in place."""
+        """Copy these weights and buffers into the model."""
         self.vector.copy_(vector)
         self.buffers.copy_(buffers)
         for counter, initial in self._counters:
             counter.copy_(initial)
 
     def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
-        """Gradient of the mean loss on a batch at ``point``, as one fresh vector.
+        """Return the gradient of the mean loss on a batch at ``point``, as a new vector.
 
-        ``seed`` fixes what the model draws (dropout): two points can be compared under one draw.
+        ``seed`` fixes what the model draws, such as dropout, so that two points can be compared under one draw.
         """
         if point is not self.vector:
-            with self._borrowed():
+            with self._restoring():
                 self.vector.copy_(point)
                 return self.gradient(self.vector, batch, loss, seed)
-        draw_from(seed, self.device)
+        seed_torch(seed, self.device)
         x, y = batch
         value = loss(self.module(x), y)
         gradients = torch.autograd.grad(value, self.parameters, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in gradients])
 
-    def adopt(self, batch: Batch) -> Batch:
-        """A batch where the model is, with floating inputs in the model's own type."""
+    def move_batch(self, batch: Batch) -> Batch:
+        """Move a batch to the model's device, and floating inputs to its dtype."""
         x, y = batch
         if x.is_floating_point():
             x = x.to(self.vector.dtype)
         return x.to(self.device), y.to(self.device)
 
     def frozen_fingerprint(self) -> str:
-        """What tells apart models whose frozen parameters differ; ``none`` where all are trained."""
+        """Return a hash of the frozen parameters; ``none`` if there are none."""
         frozen = [(name, p) for name, p in self.module.named_parameters() if not p.requires_grad]
         digest = hashlib.sha256()
         for name, parameter in frozen:
             digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
-            digest.update(parameter.detach().to(HOME).reshape(-1).view(torch.uint8).numpy().data)
+            digest.update(parameter.detach().to(CPU).reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest() if frozen else "none"
 
-    def near(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Named tensors where the model is."""
+    def to_device(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Move named tensors to the model's device."""
         return {name: tensor.to(self.device) for name, tensor in named.items()}
 
-    def trained(self, vector: Tensor, buffers: Tensor) -> nn.Module:
-        """A module of its own with these weights, in evaluation mode and at home."""
+    def to_module(self, vector: Tensor, buffers: Tensor) -> nn.Module:
+        """Return a copy of the module with these weights, on the CPU and in evaluation mode."""
         self.load(vector, buffers)
-        return copy.deepcopy(self.module).to(HOME).eval()
+        return copy.deepcopy(self.module).to(CPU).eval()
 
     @contextmanager
-    def _borrowed(self) -> Iterator[None]:
+    def _restoring(self) -> Iterator[None]:
         everything = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
         kept = [tensor.clone() for tensor in everything]
         try:
@@ -112,7 +112,7 @@ class FlatModel:
 
 
 def _flatten(tensors: list[nn.Parameter] | list[Tensor]) -> Tensor:
-    """One vector that holds the tensors, which become views of it."""
+    """Return one vector that holds the tensors, and make them views of it."""
     vector = torch.cat([t.detach().reshape(-1) for t in tensors])
     offset = 0
     for tensor in tensors:

@@ -1,7 +1,19 @@
 """Records: what a run writes and reads back, as plain data."""
 
 from fedtaco.records.checkpoint import Arrays
-from fedtaco.records.folder import RunFolder, Split
+from fedtaco.records.folder import RunFolder
 from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord
+from fedtaco.records.partition import PartitionRecord
+from fedtaco.records.quantities import QUANTITIES, Quantity
 
-__all__ = ["Arrays", "ClientRecord", "Decision", "History", "RoundRecord", "RunFolder", "Split"]
+__all__ = [
+    "QUANTITIES",
+    "Arrays",
+    "ClientRecord",
+    "Decision",
+    "History",
+    "PartitionRecord",
+    "Quantity",
+    "RoundRecord",
+    "RunFolder",
+]

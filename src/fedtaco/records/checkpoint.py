@@ -1,8 +1,8 @@
-"""The state after a finished round, written so that only what changed costs anything.
+"""Checkpoints that write only what changed since the last one.
 
-``manifest.json`` names the files that make up the checkpoint: one with what all share, and for each
-client the file in which its memory was last written. It is replaced last, so that a crash at any
-instant leaves the checkpoint before; files that it no longer names are then removed.
+``manifest.json`` names the files of the checkpoint: one with the shared arrays, and for each client
+the file in which its memory was last written. The manifest is replaced last, so that a crash at any
+moment leaves the previous checkpoint intact; files that it no longer names are then removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Checkpoint:
         self.folder, self._manifest = folder, folder / "manifest.json"
 
     def save(self, round_number: int, shared: Arrays, changed: Mapping[int, Arrays]) -> None:
-        """Write what all share, and the memories of the clients that changed since the last time."""
+        """Write the shared arrays, and the memories of the clients that changed since the last checkpoint."""
         self.folder.mkdir(exist_ok=True)
         stored = self._read()
         files = {"shared": f"shared-{round_number}.safetensors", "clients": f"clients-{round_number}.safetensors"}
@@ -44,7 +44,7 @@ class Checkpoint:
                 path.unlink()
 
     def load(self) -> tuple[int, Arrays, dict[int, dict[str, npt.NDArray[Any]]]] | None:
-        """The last finished round, what all share, and each client's memory; ``None`` if nothing was saved."""
+        """Return the last saved round, the shared arrays and each client's memory, or ``None`` without a checkpoint."""
         try:
             stored = self._read()
             if stored is None:

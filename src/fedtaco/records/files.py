@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and what to say when a disk fails."""
+"""Atomic writing of files, and errors for damaged files and failing disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from safetensors import SafetensorError
 
 from fedtaco.errors import InvalidInput
 
-SCHEMA = 1
+SCHEMA = 2
+"""Version of the layout of run folders."""
 UNREADABLE = (
     ValueError,
     TypeError,
@@ -25,12 +26,12 @@ UNREADABLE = (
     zipfile.BadZipFile,
     SafetensorError,
 )
-"""What reading a damaged file may raise."""
+"""Errors that reading a damaged file may raise."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path that takes the place of ``path`` once it is whole."""
+    """Yield a temporary path that replaces ``path`` once it is completely written."""
     temporary = path.with_name(path.name + ".part")
     try:
         yield temporary
@@ -43,7 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path, advice: str = "") -> Iterator[None]:
-    """A disk that is full, or a folder that cannot be written, is told in a sentence."""
+    """Raise InvalidInput with a one-line explanation if ``path`` cannot be written; ``advice`` follows it."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -51,15 +52,15 @@ def writing(path: Path, advice: str = "") -> Iterator[None]:
         raise InvalidInput(f"Cannot write to {path}: {reason}.{advice}") from error
 
 
-def storage(folder: Path) -> AbstractContextManager[None]:
-    """Writing what a run goes on from."""
-    kept = "What was finished is kept: make room, or choose another folder (out), and go on with --resume."
-    return writing(folder, f" {kept}")
+def writing_run(folder: Path) -> AbstractContextManager[None]:
+    """Raise InvalidInput, with advice on how to resume, if a run folder cannot be written."""
+    advice = "Finished rounds are kept: free some space, or choose another folder (out), and continue with --resume."
+    return writing(folder, f" {advice}")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[Path]:
-    """A file that cannot be read is told in a sentence."""
+    """Raise InvalidInput with a one-line explanation if the file cannot be read."""
     try:
         yield path
     except InvalidInput:
@@ -69,6 +70,7 @@ def reading(path: Path) -> Iterator[Path]:
 
 
 def reason_of(error: Exception) -> str:
+    """Return what is wrong with a damaged file, in a few words."""
     return f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)
 
 
@@ -79,7 +81,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def append_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows to a file of JSON lines; what a full disk cuts off is taken back."""
+    """Append rows to a file of JSON lines; if the disk is full, remove what was written of them."""
     left = memoryview("".join(json_line(row) for row in rows).encode())
     with path.open("ab", buffering=0) as file:
         before = file.tell()
@@ -97,7 +99,7 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that a crash cut off is left out."""
+    """Read a file of JSON lines, without a last line that a crash cut off."""
     if not path.is_file():
         return []
     with reading(path):

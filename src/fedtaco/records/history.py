@@ -1,4 +1,4 @@
-"""The history of a run: one record a round, one a client and round."""
+"""The history of a run: one record per round, and one per client and round."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import unknown
+from fedtaco.records.quantities import QUANTITIES
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a detector decided about a client in a round, and why."""
+    """What a detector decided about one client in one round, and why."""
 
     client: int
     action: str
-    """``left out`` (this upload), ``expelled`` (the client, too), or ``spared`` where all were suspicious."""
+    """``left out`` (this upload is dropped), ``expelled`` (so is the client), or ``spared`` if all were suspicious."""
     test: str
     score: float
     threshold: float
     reason: str
-    """In words: "the upload is zero"."""
+    """In words, such as "the upload is zero"."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,25 @@ class RoundRecord:
     slowest_client_seconds: float | None
     wall_seconds: float
     output_accuracy: float | None = None
-    """In the last round: accuracy of the model the method returns, where that is not the global model (TACO's z)."""
+    """In the last round, accuracy of the model that the method returns if that is not the global model (TACO's z)."""
     validation_accuracy: float | None = None
-    """Accuracy on the training samples that were held out."""
+    """Accuracy on held-out training samples."""
     validation_loss: float | None = None
     class_accuracy: list[float | None] | None = None
     """Accuracy on the test samples of each class."""
     cohort: int = 0
-    """How many clients were asked."""
+    """Number of clients that were asked."""
     dropped: dict[int, str] = field(default_factory=dict)
     """Clients whose upload was not used, with the reason."""
     decisions: list[Decision] = field(default_factory=list)
-    """What a detector decided."""
+    """What the detector decided."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> RoundRecord:
+        """Return the record of a line of ``rounds.jsonl``."""
+        dropped = {int(client): str(reason) for client, reason in row["dropped"].items()}
+        decisions = [Decision(**decision) for decision in row["decisions"]]
+        return cls(**{**row, "dropped": dropped, "decisions": decisions})
 
 
 @dataclass(frozen=True)
@@ -56,18 +64,24 @@ class ClientRecord:
 
     round: int
     client: int
-    alpha: float | None
-    """TACO's coefficient (Eq. 7) of this upload, whatever the method."""
-    cosine: float | None
-    """Cosine of the upload with the mean upload."""
-    norm: float | None
-    weight: float
-    """The part of the aggregate that is this client's."""
+    quantities: Mapping[str, float | None]
+    """What was measured of the upload, by the names in :data:`~fedtaco.records.QUANTITIES`."""
     seconds: float | None
     strikes: int = 0
     expelled: bool = False
     scores: Mapping[str, float] = field(default_factory=dict)
-    """What a detector judged this upload by."""
+    """Scores by which the detector judged this upload."""
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the record as a line of ``clients.jsonl``, in which each quantity has a key of its own."""
+        row = dataclasses.asdict(self)
+        return {"round": row.pop("round"), "client": row.pop("client"), **row.pop("quantities"), **row}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> ClientRecord:
+        """Return the record of a line of ``clients.jsonl``."""
+        quantities = {quantity.name: row[quantity.name] for quantity in QUANTITIES}
+        return cls(quantities=quantities, **{name: value for name, value in row.items() if name not in quantities})
 
 
 @dataclass(repr=False)
@@ -98,19 +112,19 @@ class History:
         return f"<History of {len(self)} round{'' if len(self) == 1 else 's'}{last}>"
 
     def column(self, name: str) -> list[Any]:
-        """One field of every round, for plotting."""
+        """Return one field of every round, such as ``accuracy``."""
         known = [field.name for field in dataclasses.fields(RoundRecord)]
         if name not in known:
             raise unknown("column", name, known)
         return [getattr(record, name) for record in self.rounds]
 
     def table(self) -> list[dict[str, Any]]:
-        """A row a round; ``pandas.DataFrame(history.table())`` works as it is."""
+        """Return one row per round; ``pandas.DataFrame(history.table())`` works as it is."""
         return [dataclasses.asdict(record) for record in self.rounds]
 
     def client_table(self) -> list[dict[str, Any]]:
-        """A row a client and round."""
-        return [dataclasses.asdict(record) for record in self.clients]
+        """Return one row per client and round."""
+        return [record.to_row() for record in self.clients]
 
     @property
     def final_accuracy(self) -> float | None:
@@ -118,28 +132,28 @@ class History:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the engine could tell how long each client took."""
+        """Whether the seconds of the slowest client are known for every round."""
         return bool(self.rounds) and all(record.slowest_client_seconds is not None for record in self.rounds)
 
     @property
     def client_seconds(self) -> list[float]:
-        """Seconds of the slowest clients, summed up to each round."""
+        """Seconds of each round's slowest client, summed up to each round."""
         return list(accumulate(record.slowest_client_seconds or 0.0 for record in self.rounds))
 
     def rounds_to(self, target: float) -> int | None:
-        """The first round whose test accuracy is at least ``target``; ``None`` if there is none."""
+        """Return the first round whose test accuracy is at least ``target``, or ``None``."""
         reached = (record.round for record in self.rounds if (record.accuracy or 0.0) >= target)
         return next(reached, None)
 
     def seconds_to(self, target: float) -> float | None:
-        """Seconds of the slowest clients until ``target`` is reached."""
+        """Return the summed seconds of the slowest clients until ``target`` is reached, or ``None``."""
         round_number = self.rounds_to(target)
         if round_number is None or not self.is_timed:
             return None
         return self.client_seconds[round_number - self.rounds[0].round]
 
     def plot(self, path: str | Path | None = None, *, label: str | None = None) -> Any:
-        """Draw accuracy over rounds with matplotlib, on the current axes; save it if ``path`` is given."""
+        """Draw accuracy over rounds on matplotlib's current axes; save the figure if ``path`` is given."""
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:

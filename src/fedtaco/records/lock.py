@@ -1,4 +1,4 @@
-"""One process at a time in a folder."""
+"""A lock that keeps a folder to one process at a time."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records.files import storage
+from fedtaco.records.files import writing_run
 
 LOCK = "lock"
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the kernel lets them in when this one ends, however that happens.
+    """Keep other processes out of a folder; the kernel releases the lock when this process ends in any way.
 
-    The lock is a record lock: forked workers, who may outlive a killed parent by a moment, do not have it.
+    The lock is a record lock, which forked workers do not inherit: they may outlive a killed parent by a moment.
     """
-    with storage(folder):
+    with writing_run(folder):
         new = [one for one in (folder, *folder.parents) if not one.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("w")
     with file:
-        if not _is_ours(file.fileno(), folder / LOCK):
-            raise InvalidInput(f"Another process is at work in {folder}; let it end, or choose another folder (out).")
+        if not _acquire(file.fileno(), folder / LOCK):
+            raise InvalidInput(
+                f"Another process is using {folder}; wait for it to end, or choose another folder (out)."
+            )
         try:
             yield
         finally:
@@ -36,8 +38,8 @@ def locked(folder: Path) -> Iterator[None]:
                     empty.rmdir()
 
 
-def _is_ours(descriptor: int, path: Path) -> bool:
-    """Whether the lock could be had, or neither system nor disk knows locks."""
+def _acquire(descriptor: int, path: Path) -> bool:
+    """Return whether this process got the lock, or the system or disk does not support locks."""
     try:
         import fcntl
 

@@ -1,24 +1,16 @@
-"""Report: tables, figures and a page from histories and run folders."""
+"""Report: one HTML page about runs, from their folders alone."""
 
-from fedtaco.report.detection import Rates, threshold_rates
-from fedtaco.report.export import export, grid_of
-from fedtaco.report.labels import label_counts
-from fedtaco.report.paired import Difference, paired_differences
-from fedtaco.report.reproduction import Cell, Reproduction
-from fedtaco.report.summary import Comparison, as_percent, compare_runs, summarize
+from fedtaco.report.differences import Difference, paired_differences
+from fedtaco.report.legend import explain_results
+from fedtaco.report.page import write_report
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import find_runs
 
 __all__ = [
-    "Cell",
-    "Comparison",
     "Difference",
-    "Rates",
-    "Reproduction",
-    "as_percent",
-    "compare_runs",
-    "export",
-    "grid_of",
-    "label_counts",
+    "build_page_data",
+    "explain_results",
+    "find_runs",
     "paired_differences",
-    "summarize",
-    "threshold_rates",
+    "write_report",
 ]

@@ -1,4 +1,4 @@
-"""Who holds which labels: figures and a picture."""
+"""Label distributions of the clients: how much they differ, and a picture of them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,15 @@ import numpy.typing as npt
 
 from fedtaco.errors import InvalidInput
 
-Counts = npt.NDArray[np.int64]
+LabelCounts = npt.NDArray[np.int64]
+"""Number of samples, one row per client and one column per label."""
 
 
-def label_counts(labels: npt.NDArray[np.int64], parts: Sequence[npt.NDArray[np.int64]], classes: int) -> Counts:
-    """How many samples of each class each client holds, (clients, classes)."""
-    return np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+def heterogeneity(counts: LabelCounts) -> dict[str, float]:
+    """Return figures on how much the clients' data differ.
 
-
-def heterogeneity(counts: Counts) -> dict[str, float]:
-    """How unlike the clients are.
-
-    ``label_distance`` is the mean total variation between a client's label distribution and the
-    overall one: 0 for IID, near 1 when clients share no labels.
+    ``label_distance`` is the mean total variation distance between a client's label distribution and
+    the overall one: 0 for IID data, near 1 if clients share no labels.
 
     >>> heterogeneity(np.array([[5, 0], [0, 5]]))["label_distance"]
     0.5
@@ -39,21 +35,33 @@ def heterogeneity(counts: Counts) -> dict[str, float]:
     }
 
 
-def matplotlib_figure() -> Any:
-    """What pictures are drawn on."""
+def figure_class() -> Any:
+    """Return matplotlib's ``Figure``; raise InvalidInput if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InvalidInput("Pictures need matplotlib: pip install 'fedtaco[plot]'.") from error
+        raise InvalidInput("Figures need matplotlib: pip install 'fedtaco[plot]'.") from error
     return Figure
 
 
-def draw_labels(counts: Counts, groups: Sequence[str] | None, title: str, path: Path) -> None:
-    """A row a client, a column a label, the darker the more samples; sizes as bars beside it."""
-    figure_class = matplotlib_figure()
+def draw_labels(counts: LabelCounts, groups: Sequence[str] | None, title: str, path: Path) -> None:
+    """Draw who holds which labels: a heat map with one row per client and one column per label.
+
+    Parameters
+    ----------
+    counts
+        Number of samples, one row per client and one column per label.
+    groups
+        Group of each client, by which rows are sorted; ``None`` if there are no groups.
+    title
+        Title of the figure.
+    path
+        File to write; its suffix determines the format.
+    """
     clients, classes = counts.shape
     order = sorted(range(clients), key=lambda client: (groups[client] if groups else "", client))
-    figure = figure_class(figsize=(min(14, 4 + 0.3 * classes), min(12, 1.5 + 0.25 * clients)), layout="constrained")
+    size = min(14, 4 + 0.3 * classes), min(12, 1.5 + 0.25 * clients)
+    figure = figure_class()(figsize=size, layout="constrained")
     heat, bars = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
     image = heat.imshow(counts[order], aspect="auto", cmap="Blues", interpolation="nearest")
     heat.set(xlabel="label", ylabel="client", title=title)

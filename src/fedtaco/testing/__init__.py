@@ -1,10 +1,21 @@
-"""The contract that every method is held to, registered ones and a user's own alike.
+"""The contracts that every method and detector must keep, registered ones and users' own alike.
 
-``check_method(MyMethod())`` runs every check and raises ``AssertionError`` with a sentence at the
-first one that fails.
+``check_method(MyMethod())`` and ``check_detector(MyDetector())`` run every check and raise
+``AssertionError`` with a sentence at the first one that fails.
 """
 
-from fedtaco.testing.contract import CONTRACT, check_method
-from fedtaco.testing.small import CLIENTS, LOCAL_LR, STEPS, final_state, make_federation
+from fedtaco.testing.detector_contract import DETECTOR_CONTRACT, check_detector
+from fedtaco.testing.method_contract import METHOD_CONTRACT, check_method
+from fedtaco.testing.small import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
 
-__all__ = ["CLIENTS", "CONTRACT", "LOCAL_LR", "STEPS", "check_method", "final_state", "make_federation"]
+__all__ = [
+    "CLIENTS",
+    "DETECTOR_CONTRACT",
+    "LOCAL_LR",
+    "METHOD_CONTRACT",
+    "STEPS",
+    "check_detector",
+    "check_method",
+    "final_state",
+    "make_simulator",
+]

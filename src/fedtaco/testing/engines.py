@@ -1,9 +1,9 @@
-"""Engines that try a method: in another order, over a wire, and with a tally of what it costs."""
+"""Engines that try a method: in another order, over a wire, and counting what it costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from safetensors.torch import load as from_bytes
@@ -11,36 +11,40 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedtaco.engines import Engine, Results, SerialEngine
-from fedtaco.local import Assignment, Job, Worker
-from fedtaco.methods import Broadcast, Memory, Method
+from fedtaco.client import ClientRunner
+from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions
+from fedtaco.engines import SerialEngine
+from fedtaco.methods import Broadcast, Method, NamedTensors
 from fedtaco.testing.small import SAMPLES
 
 
-class Backwards(SerialEngine):
+class ReversedEngine(SerialEngine):
     """Runs the last client first."""
 
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
-        return super().run(method, assignment, jobs[::-1])
+    def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
+        return super().run(method, instructions, jobs[::-1])
 
 
-class OverTheWire(SerialEngine):
+class WireEngine(SerialEngine):
     """Sends every message through bytes."""
 
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
-        sent = assignment.broadcast
+    def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
+        sent = instructions.broadcast
         start = through_bytes({"start": sent.start})["start"]
         broadcast = Broadcast(start, through_bytes(sent.vectors), through_bytes(sent.scalars))
-        results = Results(jobs)
-        for job in jobs:
-            reply = self.worker.run(method, replace(assignment, broadcast=broadcast), job)
-            results.put(job.row, replace(reply, upload=through_bytes(reply.upload)), method)
-        return results
+        runner = _WireRunner(self.runner.model, self.runner.clients, self.runner.config)
+        return SerialEngine(runner).run(method, replace(instructions, broadcast=broadcast), jobs)
+
+
+class _WireRunner(ClientRunner):
+    def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
+        result = super().run(method, instructions, job)
+        return replace(result, upload=through_bytes(result.upload))
 
 
 @dataclass
-class Tally:
-    """Counts what clients compute, receive, keep and send."""
+class CostCounter:
+    """Counts what clients compute, receive, remember and send."""
 
     gradients: int = 0
     full_passes: int = 0
@@ -50,31 +54,39 @@ class Tally:
     bytes_up: int = 0
 
     def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Count a gradient evaluation; a loss function for the simulator."""
         if torch.is_grad_enabled():
             self.gradients += len(target) < SAMPLES
             self.full_passes += len(target) == SAMPLES
         return cross_entropy(prediction, target)
 
-    def engine(self, worker: Worker) -> Engine:
-        return _Watched(worker, self)
+    def engine(self, runner: ClientRunner) -> SerialEngine:
+        """Return an engine that counts messages and memory."""
+        return _CountingEngine(_CountingRunner(runner.model, runner.clients, runner.config, self), self)
 
 
 @dataclass(frozen=True)
-class _Watched(SerialEngine):
-    tally: Tally
+class _CountingEngine(SerialEngine):
+    counter: CostCounter
 
-    def run(self, method: Method, assignment: Assignment, jobs: Sequence[Job]) -> Results:
-        self.tally.down += 1 + len(assignment.broadcast.vectors)
-        self.tally.scalars_down += len(assignment.broadcast.scalars)
-        results = Results(jobs)
-        for job in jobs:
-            reply = self.worker.run(method, assignment, job)
-            self.tally.bytes_up += sum(tensor.nbytes for tensor in reply.upload.values())
-            whole = (tensor.numel() == assignment.broadcast.start.numel() for tensor in reply.memory.values())
-            self.tally.vectors_kept += sum(whole)
-            results.put(job.row, reply, method)
-        return results
+    def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
+        self.counter.down += 1 + len(instructions.broadcast.vectors)
+        self.counter.scalars_down += len(instructions.broadcast.scalars)
+        return super().run(method, instructions, jobs)
 
 
-def through_bytes(named: Memory) -> dict[str, Tensor]:
+@dataclass(frozen=True)
+class _CountingRunner(ClientRunner):
+    counter: CostCounter = field(default_factory=CostCounter)
+
+    def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
+        result = super().run(method, instructions, job)
+        self.counter.bytes_up += sum(tensor.nbytes for tensor in result.upload.values())
+        size = instructions.broadcast.start.numel()
+        self.counter.vectors_kept += sum(tensor.numel() == size for tensor in result.memory.values())
+        return result
+
+
+def through_bytes(named: NamedTensors) -> dict[str, Tensor]:
+    """Return named tensors after they were written to bytes and read back."""
     return from_bytes(to_bytes({name: tensor.contiguous() for name, tensor in named.items()}))

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.data import TensorSamples
 from fedtaco.engines import Engine, SerialEngine
-from fedtaco.federation import Federation, RoundOutcome
-from fedtaco.local import Plan, Worker
-from fedtaco.methods import Method, Setting
+from fedtaco.methods import Constants, Method
 from fedtaco.models import FlatModel, Loss
-from fedtaco.rounds import State
+from fedtaco.server import FinishedRound, RunState
+from fedtaco.simulator import Simulator
+from fedtaco.trust import AdversarialClients, Detector
 
 CLIENTS, FEATURES, CLASSES, SAMPLES = 5, 4, 3, 12
 ROUNDS, STEPS, LOCAL_LR = 4, 3, 0.1
 
 
 def skewed_clients() -> list[TensorSamples]:
-    """Clients that hold the same inputs with labels leaning to one class each."""
+    """Return clients with random inputs, half of whose labels are of one class each."""
     generator = torch.Generator().manual_seed(7)
     made = []
     for client in range(CLIENTS):
@@ -32,43 +34,53 @@ def skewed_clients() -> list[TensorSamples]:
     return made
 
 
-def setting(local_lr: float = LOCAL_LR, count: int = CLIENTS) -> Setting:
-    return Setting(clients=count, rounds=ROUNDS, local_steps=STEPS, local_lr=local_lr)
+def constants(local_lr: float = LOCAL_LR, count: int = CLIENTS) -> Constants:
+    """Return the constants of the small federation."""
+    return Constants(clients=count, rounds=ROUNDS, local_steps=STEPS, local_lr=local_lr)
 
 
-def make_federation(
+def make_simulator(
     method: Method,
     *,
     clients: Sequence[TensorSamples] | None = None,
     seed: int = 0,
     batch_size: int = 4,
     local_lr: float = LOCAL_LR,
-    engine: Callable[[Worker], Engine] = SerialEngine,
+    engine: Callable[[ClientRunner], Engine] = SerialEngine,
     loss: Loss = cross_entropy,
     participation: float = 1.0,
     weighting: str = "uniform",
     steps: Sequence[int] | None = None,
-) -> Federation:
+    detector: Detector | None = None,
+    adversaries: AdversarialClients | None = None,
+) -> Simulator:
+    """Return a simulator of the small federation."""
     own = skewed_clients() if clients is None else list(clients)
     module = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(torch.linspace(-0.5, 0.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
-    return Federation(
+    config = ClientConfig(constants(local_lr, len(own)), batch_size, loss, seed)
+    runner = ClientRunner(FlatModel(module), own, config)
+    return Simulator(
         method,
-        Worker(FlatModel(module), own, Plan(setting(local_lr, len(own)), batch_size, loss, seed)),
+        runner,
         own[0],
         steps=steps,
         participation=participation,
         weighting="samples" if weighting == "samples" else "uniform",
-        engine=engine,
+        detector=detector,
+        adversaries=adversaries,
+        engine=engine(runner),
     )
 
 
-def play(federation: Federation, state: State, rounds: int | None = None) -> list[RoundOutcome]:
-    return [outcome for outcome, _ in zip(federation.rounds(state), range(rounds or ROUNDS), strict=False)]
+def run_rounds(simulator: Simulator, state: RunState, rounds: int | None = None) -> list[FinishedRound]:
+    """Run some rounds, all by default, and return them."""
+    return [finished for finished, _ in zip(simulator.rounds(state), range(rounds or ROUNDS), strict=False)]
 
 
-def final_state(method: Method, **options: object) -> State:
-    federation = make_federation(method, **options)  # type: ignore[arg-type]  # passed through
-    return play(federation, federation.begin())[-1].state
+def final_state(method: Method, **options: Any) -> RunState:
+    """Return the state after the last round; ``options`` are those of :func:`make_simulator`."""
+    simulator = make_simulator(method, **options)
+    return run_rounds(simulator, simulator.initial_state())[-1].state

@@ -1,23 +1,28 @@
-"""Trust: which uploads are taken, which clients stay, and how clients may misbehave."""
+"""Trust: which uploads are used, which clients stay, and how simulated clients misbehave."""
 
-from fedtaco.trust.behaviours import Behaviour, Misfits, choose_clients
-from fedtaco.trust.detector import Case, Detector, PaperDetector, Verdict, clean_record
+from fedtaco.registry import Registry
+from fedtaco.trust.adversaries import AdversarialClients, choose_clients
+from fedtaco.trust.base import Detector, DetectorInput, Off, Verdict
+from fedtaco.trust.behaviours import BEHAVIOURS, Behaviour, parse_behaviour
 from fedtaco.trust.guard import Guard
+from fedtaco.trust.paper import PaperDetector
 from fedtaco.trust.screen import finite_rows
 
-DETECTORS: dict[str, type[PaperDetector] | type[Guard] | None] = {"off": None, "paper": PaperDetector, "guard": Guard}
-"""Every detector by name."""
+DETECTORS: Registry[Detector] = Registry(Detector, [Off, PaperDetector, Guard])
+"""Every registered detector by name."""
 
 __all__ = [
+    "BEHAVIOURS",
     "DETECTORS",
+    "AdversarialClients",
     "Behaviour",
-    "Case",
     "Detector",
+    "DetectorInput",
     "Guard",
-    "Misfits",
+    "Off",
     "PaperDetector",
     "Verdict",
     "choose_clients",
-    "clean_record",
     "finite_rows",
+    "parse_behaviour",
 ]

@@ -1,16 +1,16 @@
-"""The guard: asks of each upload whether it holds anything that its client did not get from others.
+"""The guard: checks whether an upload contains anything that its client did not receive from others.
 
-A freeloader can send what it was sent, or noise. So what is not new is taken off each upload, the
-method's own correction with it, and tests follow:
+A freeloader can send back what it received, or noise. So the guard removes from each upload what its
+client has received, including the method's own correction, and tests what is new:
 
-- **zero**: is there anything at all;
-- **copy**: how much of it is new, that is outside the span of the moves and vectors the client was sent;
-- **replica**: did another client send the very same;
-- **content**: how much of what is new is explained by the uploads of others in this round, or by
-  earlier ones, its own among them. Training leaves traces in common; fresh noise has none.
+- **zero**: is there anything in the upload;
+- **copy**: which fraction of it is new, that is, outside the span of the moves and vectors the client received;
+- **replica**: did another client send the same upload;
+- **content**: which fraction of what is new can be explained by other uploads of this round or by earlier
+  uploads, its own included. Trained uploads have something in common; fresh noise does not.
 
-An upload that fails one is left out at once, and its client expelled after a few. All is computed on
-sketches of what the server has anyway.
+An upload that fails a test is dropped, and its client is expelled after several failures. Everything is
+computed on sketches of what the server has anyway.
 """
 
 from __future__ import annotations
@@ -18,58 +18,59 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtaco.methods import Memory, Setting, check_parameters, parameter
+from fedtaco.methods import Constants, NamedTensors
+from fedtaco.parameters import parameter
 from fedtaco.records import Decision
-from fedtaco.trust.detector import Case, Verdict, clean_record
-from fedtaco.trust.evidence import ROOM, ZERO, Evidence, nothing_sent
+from fedtaco.trust.base import Detector, DetectorInput, Verdict
+from fedtaco.trust.evidence import NUMBERS_PER_MOVE, ZERO, Evidence, initial_evidence
 from fedtaco.trust.sketch import sketch
 
-FEWEST = 6
-"""How many others an upload must be compared with to be left out, since among fewer nobody may agree."""
-TABLES = (128, 64, 32)
-"""With how many of a round, and how many earlier ones, an upload is compared at most, since with more noise explains
-noise: the first of these with which a sketch has room enough."""
-CLEAR = 0.1
-"""Content is not judged in models so small that noise could be explained to a larger part than this."""
+MIN_OTHERS = 6
+"""An upload is dropped by the content test only if it was compared with at least this many others."""
+MAX_OTHERS = (128, 64, 32)
+"""Maximum number of current and earlier uploads that an upload is compared with: the first that the sketch size allows.
+With more of them noise would explain noise."""
+MAX_CHANCE = 0.1
+"""The content test is skipped if noise alone could be explained to a larger fraction than this, as in tiny models."""
 NEAR = 1e-3
-"""How near, as 1 - cosine, two uploads must be for their difference to be worth computing."""
-BLOCK, SHORT = 128, 1021
-"""How many uploads are many, and numbers in a sketch by which the nearest of many are found."""
+"""1 - cosine below which the difference of two uploads is computed exactly."""
+BLOCK, SHORT_SKETCH = 128, 1021
+"""Uploads per block in the search for replicas, and size of the sketches that find the nearest upload among many."""
 RIDGE = 1e-5
+"""Regularisation of the regression in the content test."""
 
 
 @dataclass(frozen=True)
-class Guard:
-    """How the thresholds were found, and what evades them, stands in docs/freeloaders.md."""
+class Guard(Detector):
+    """Drops uploads without anything new and expels clients that keep sending them.
 
-    namespace: ClassVar[str] = "guard"
+    docs/freeloaders.md explains how the thresholds were chosen, and what evades them.
+    """
 
-    copy: float = parameter(1e-8, "part of an upload that must be new (detector guard)", low=0, high=1)
-    replica: float = parameter(1e-6, "1 - cosine below which two uploads are the same (detector guard)", low=0, high=1)
-    content: float = parameter(
-        10.0, "deviations by which uploads must be better explained than noise (detector guard)", low=0
-    )
-    max_strikes: int = parameter(3, "suspicious uploads until a client is expelled (detector guard)", low=1, whole=True)
+    name = "guard"
+    summary = "drops uploads without anything new, and expels clients that keep sending them"
 
-    def __post_init__(self) -> None:
-        check_parameters(self, self.namespace)
+    copy: float = parameter(1e-8, "fraction of an upload that must be new", low=0, high=1)
+    replica: float = parameter(1e-6, "1 - cosine below which two uploads are the same", low=0, high=1)
+    content: float = parameter(10.0, "standard deviations by which uploads must be better explained than noise", low=0)
+    max_strikes: int = parameter(3, "suspicious uploads until a client is expelled", low=1, whole=True)
 
-    def begin(self, weights: Tensor, setting: Setting) -> Memory:
-        return {**clean_record(setting.clients), **nothing_sent(setting.clients, len(weights))}
+    def initial_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
+        record = super().initial_memory(weights, constants)
+        return {**record, **initial_evidence(constants.clients, len(weights))}
 
-    def judge(self, memory: Memory, case: Case) -> Verdict:
-        evidence = Evidence.of(memory, case)
-        report = self._examine(evidence, memory["strikes"])
-        clients = case.uploads.clients
+    def judge(self, memory: NamedTensors, given: DetectorInput) -> Verdict:
+        evidence = Evidence.of(memory, given)
+        findings = self._examine(evidence, memory["strikes"])
+        clients = given.uploads.clients
         suspect, broken = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(2))
-        suspect[list(report.findings)] = True
-        broken[[row for row, finding in report.findings.items() if finding.test == "finite"]] = True
+        suspect[list(findings.failed)] = True
+        broken[[row for row, failure in findings.failed.items() if failure.test == "finite"]] = True
         if suspect.all():
             suspect = broken
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
@@ -77,73 +78,75 @@ class Guard:
         strikes[clients] += suspect
         expelled = self._expelled(memory["expelled"], strikes)
         decisions = [
-            finding.decided(client, left_out=bool(suspect[row]), expelled=bool(expelled[client]))
+            failure.decision(client, dropped=bool(suspect[row]), expelled=bool(expelled[client]))
             for row, client in enumerate(clients.tolist())
-            if (finding := report.findings.get(row))
+            if (failure := findings.failed.get(row))
         ]
-        told = torch.zeros_like(suspect)
-        told[report.told] = True
+        has_content = torch.zeros_like(suspect)
+        has_content[findings.with_content] = True
         record = {"strikes": strikes, "seen": seen, "expelled": expelled}
-        return Verdict({**evidence.remembered(told), **record}, suspect, decisions, report.scores)
+        return Verdict({**evidence.updated_memory(has_content), **record}, suspect, decisions, findings.scores)
 
-    def _examine(self, evidence: Evidence, strikes: Tensor) -> Report:
-        report = Report([{"new": share} for share in evidence.new_share.tolist()])
+    def _examine(self, evidence: Evidence, strikes: Tensor) -> Findings:
+        findings = Findings([{"new": share} for share in evidence.new_share.tolist()])
         if evidence.lengths.any():
-            self._look_at_each(evidence, strikes, report)
-        if evidence.size >= ROOM:
-            self._look_for_replicas(evidence, report)
-            self._look_for_content(evidence, report)
-        return report
+            self._examine_each(evidence, strikes, findings)
+        if evidence.size >= NUMBERS_PER_MOVE:
+            self._find_replicas(evidence, findings)
+            self._find_content(evidence, findings)
+        return findings
 
-    def _look_at_each(self, evidence: Evidence, strikes: Tensor, report: Report) -> None:
-        can_be_copied, before = evidence.size >= ROOM, strikes[evidence.case.uploads.clients].tolist()
+    def _examine_each(self, evidence: Evidence, strikes: Tensor, findings: Findings) -> None:
+        copies_show = evidence.size >= NUMBERS_PER_MOVE
+        earlier_strikes = strikes[evidence.given.uploads.clients].tolist()
         for row, (score, is_zero, count) in enumerate(
-            zip(report.scores, evidence.is_zero.tolist(), before, strict=True)
+            zip(findings.scores, evidence.is_zero.tolist(), earlier_strikes, strict=True)
         ):
             share = score["new"]
             if not math.isfinite(share):
-                report.findings[row] = Finding("finite", share, 0.0, "the upload is too long to be judged")
+                findings.failed[row] = Failure("finite", share, 0.0, "the upload is too long to be judged")
             elif is_zero:
-                report.findings[row] = Finding("zero", 0.0, ZERO, "the upload is zero")
-            elif can_be_copied and share < self.copy:
-                report.findings[row] = Finding(
-                    "copy", share, self.copy, "the upload is made of what the client was sent"
-                )
+                findings.failed[row] = Failure("zero", 0.0, ZERO, "the upload is zero")
+            elif copies_show and share < self.copy:
+                reason = "the upload is made of what the client was sent"
+                findings.failed[row] = Failure("copy", share, self.copy, reason)
             elif count >= self.max_strikes:
                 reason = "the client is due to be expelled and stays only since half of all must"
-                report.findings[row] = Finding("strikes", float(count), self.max_strikes, reason)
+                findings.failed[row] = Failure("strikes", float(count), self.max_strikes, reason)
 
-    def _look_for_replicas(self, evidence: Evidence, report: Report) -> None:
-        clients, live = evidence.case.uploads.clients.tolist(), report.live
-        for row, (apart, other) in zip(live, _nearest(evidence.new[live]), strict=True):
-            if apart < self.replica:
-                reason = f"the upload is client {clients[live[other]]}'s too"
-                report.findings[row] = Finding("replica", apart, self.replica, reason)
+    def _find_replicas(self, evidence: Evidence, findings: Findings) -> None:
+        clients, passed = evidence.given.uploads.clients.tolist(), findings.passed
+        for row, (distance, other) in zip(passed, _nearest(evidence.new[passed]), strict=True):
+            if distance < self.replica:
+                reason = f"the upload is client {clients[passed[other]]}'s too"
+                findings.failed[row] = Failure("replica", distance, self.replica, reason)
 
-    def _look_for_content(self, evidence: Evidence, report: Report) -> None:
-        most = next((one for one in TABLES if self._by_chance(2 * one - 1, evidence.size) <= CLEAR), TABLES[-1])
-        for rows in _parts(report.live, most):
+    def _find_content(self, evidence: Evidence, findings: Findings) -> None:
+        most = next((n for n in MAX_OTHERS if self._by_chance(2 * n - 1, evidence.size) <= MAX_CHANCE), MAX_OTHERS[-1])
+        for rows in _even_parts(findings.passed, most):
             earlier = evidence.earlier(rows, most)
             others = len(rows) - 1 + len(earlier)
             by_chance = self._by_chance(others, evidence.size)
-            if others == 0 or by_chance > CLEAR:
+            if others == 0 or by_chance > MAX_CHANCE:
                 continue
             explained = _explained_by_others(torch.cat([evidence.new[rows], earlier]))
             for row, share in zip(rows, explained.tolist(), strict=False):
-                report.scores[row]["explained"] = share
+                findings.scores[row]["explained"] = share
                 if share >= by_chance:
-                    report.told.append(row)
-                elif others >= FEWEST:
+                    findings.with_content.append(row)
+                elif others >= MIN_OTHERS:
                     reason = "the upload has nothing in common with any other"
-                    report.findings[row] = Finding("content", share, by_chance, reason)
+                    findings.failed[row] = Failure("content", share, by_chance, reason)
 
     def _by_chance(self, others: int, size: int) -> float:
-        """How much of noise so many other vectors may explain: its squared cosine with each of them is χ² with one
-        degree of freedom over ``size``."""
+        """Return the largest fraction of noise that this many other vectors may explain.
+
+        The squared cosine of noise with each of them is χ² with one degree of freedom, divided by ``size``.
+        """
         return (others + self.content * math.sqrt(2 * others)) / size
 
     def _expelled(self, before: Tensor, strikes: Tensor) -> Tensor:
-        """Those with enough strikes, most first, as long as more than half of all clients stay."""
+        """Return who is expelled: clients with enough strikes, most first, while more than half of all clients stay."""
         due = torch.nonzero((strikes >= self.max_strikes) & ~before).flatten().tolist()
         room = max(0, (len(before) - 1) // 2 - int(before.sum()))
         chosen = sorted(due, key=lambda client: (-int(strikes[client]), client))[:room]
@@ -151,7 +154,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Failure:
     """A test that an upload failed, and why."""
 
     test: str
@@ -159,51 +162,53 @@ class Finding:
     threshold: float
     reason: str
 
-    def decided(self, client: int, *, left_out: bool, expelled: bool) -> Decision:
-        action = "expelled" if expelled else "left out" if left_out else "spared"
+    def decision(self, client: int, *, dropped: bool, expelled: bool) -> Decision:
+        """Return the decision to record."""
+        action = "expelled" if expelled else "left out" if dropped else "spared"
         return Decision(client, action, self.test, self.score, self.threshold, self.reason)
 
 
 @dataclass(frozen=True)
-class Report:
+class Findings:
     """What was found about the uploads of a round, by row."""
 
     scores: list[dict[str, float]]
-    findings: dict[int, Finding] = field(default_factory=dict)
+    failed: dict[int, Failure] = field(default_factory=dict)
     """The first test that each suspicious upload failed."""
-    told: list[int] = field(default_factory=list)
-    """In which uploads content was found."""
+    with_content: list[int] = field(default_factory=list)
+    """Uploads in which content was found."""
 
     @property
-    def live(self) -> list[int]:
-        return [row for row in range(len(self.scores)) if row not in self.findings]
+    def passed(self) -> list[int]:
+        """The uploads that failed no test so far."""
+        return [row for row in range(len(self.scores)) if row not in self.failed]
 
 
 def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
-    """For each unit row 1 - cosine with the one nearest to it, and which one that is; a row alone is near to none.
+    """Yield for each unit row the distance 1 - cosine to the nearest other row, and the position of that row.
 
-    Among many rows shorter sketches are compared, and only the nearest as they are.
+    Among many rows, shorter sketches find the nearest, and only that one is compared exactly.
     """
-    near = functional.normalize(sketch(rows, SHORT)) if len(rows) > BLOCK else rows
+    near = functional.normalize(sketch(rows, SHORT_SKETCH)) if len(rows) > BLOCK else rows
     for start in range(0, len(rows), BLOCK):
         cosines = near[start : start + BLOCK] @ near.T
         cosines.diagonal(offset=start).fill_(-torch.inf)
         largest, others = cosines.max(1)
         for row, (cosine, other) in enumerate(zip(largest.tolist(), others.tolist(), strict=True), start):
-            apart = 1 - cosine
-            if apart < NEAR:
-                apart = float((rows[row] - rows[other]).double().square().sum() / 2)
-            yield apart, other
+            distance = 1 - cosine
+            if distance < NEAR:
+                distance = float((rows[row] - rows[other]).double().square().sum() / 2)
+            yield distance, other
 
 
-def _parts(rows: Sequence[int], most: int) -> Iterator[list[int]]:
-    """The rows in parts of nearly equal size, none too large."""
+def _even_parts(rows: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Split rows into parts of nearly equal size, none larger than ``most``."""
     parts = -(-len(rows) // most)
     yield from (list(rows[part::parts]) for part in range(parts))
 
 
 def _explained_by_others(rows: Tensor) -> Tensor:
-    """The part of each unit row that a regression on all others explains, from the inverse of their Gram matrix."""
+    """Return the fraction of each unit row that a regression on all others explains, from their inverse Gram matrix."""
     gram = (rows @ rows.T).double() + RIDGE * torch.eye(len(rows), dtype=torch.float64)
     inverse: Tensor = torch.linalg.inv(gram)
     return 1 - 1 / (gram.diagonal() * inverse.diagonal())

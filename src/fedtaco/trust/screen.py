@@ -1,15 +1,15 @@
-"""The door: an upload that is not a number costs that upload, never the run."""
+"""Screening of uploads: one that is not finite is dropped and never stops the run."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from fedtaco.methods import Memory
+from fedtaco.methods import NamedTensors
 
 
-def finite_rows(vectors: Memory) -> Tensor:
-    """Which clients' uploads have a finite norm in every tensor; one so long that its norm overflows has none.
+def finite_rows(vectors: NamedTensors) -> Tensor:
+    """Return a mask of the clients whose uploads have a finite norm in every tensor; an overflowing norm is not finite.
 
     >>> finite_rows({"update": torch.tensor([[1.0, 2.0], [float("nan"), 0.0]])})
     tensor([ True, False])

@@ -1,6 +1,6 @@
-"""Short stand-ins for long vectors: sums of signed coordinates, which nearly keep lengths and angles.
+"""Sketches: short vectors of signed sums of coordinates that nearly preserve lengths and angles.
 
-A sketch is linear: a mixture of vectors stays the same mixture of their sketches.
+Sketching is linear: the sketch of a sum of vectors is the sum of their sketches.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-LONGEST = 8191
-"""Numbers in a sketch; a prime, so that coordinates at like places of a layer do not meet in one sum."""
+MAX_SIZE = 8191
+"""Numbers in a sketch; a prime, so that coordinates at the same position of different rows of a layer are spread."""
 
 
 def sketch_size(length: int) -> int:
-    return min(length, LONGEST)
+    return min(length, MAX_SIZE)
 
 
-def sketch(rows: Tensor, size: int = LONGEST) -> Tensor:
-    """The rows (n, d) as (n, size): coordinate j, with a random sign, is added to number j mod size.
+def sketch(rows: Tensor, size: int = MAX_SIZE) -> Tensor:
+    """Reduce rows (n, d) to (n, size): coordinate j, with a random sign, is added to entry j mod size.
 
-    Rows no longer than a sketch stand for themselves.
+    Rows that are no longer than a sketch are returned as they are.
 
     >>> sketch(torch.ones(2, 3))
     tensor([[1., 1., 1.],
@@ -40,6 +40,6 @@ def sketch(rows: Tensor, size: int = LONGEST) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _signs(length: int, kind: torch.dtype) -> Tensor:
-    """The same for all vectors of a length, in every run."""
+    """Return the signs, the same for all vectors of a length in every run."""
     coins = torch.Generator().manual_seed(length)
     return torch.randint(0, 2, (length,), generator=coins).mul_(2).sub_(1).to(kind)

@@ -1,4 +1,4 @@
-"""Partitions: which client holds which training sample. Each sample goes to exactly one client."""
+"""Partitions: the assignment of training samples to clients, each sample to exactly one client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from fedtaco.data.partitions.base import Labels, Partition
+from fedtaco.data.partitions.base import Indices, Labels, Partition, label_counts
 from fedtaco.data.partitions.flower import flower
 from fedtaco.data.partitions.groups import label_groups
 from fedtaco.data.partitions.natural import natural
@@ -15,38 +15,79 @@ from fedtaco.data.partitions.skew import dirichlet, dirichlet_client, iid, quant
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.randomness import generator
 
-PLAIN = {"groups": label_groups, "iid": iid}
-WITH_NUMBER: dict[str, Callable[[Labels, int, np.random.Generator, float], Partition]] = {
+WITHOUT_PARAMETER = {"groups": label_groups, "iid": iid}
+WITH_PARAMETER: dict[str, Callable[[Labels, int, np.random.Generator, float], Partition]] = {
     "dirichlet": dirichlet,
     "dirichlet-client": dirichlet_client,
     "shards": shards,
     "quantity": quantity,
 }
+"""Partitions that are written with a number, as in ``dirichlet:0.5``."""
 PARTITIONS = ("groups", "dirichlet:0.5", "dirichlet-client:0.5", "shards:2", "quantity:0.5", "iid", "natural", "flwr:…")
-"""How partitions are written."""
+"""An example of each partition."""
 
 
 def check_partition(spec: str) -> None:
-    """Refuse what is not written like a partition."""
-    name, colon, option = spec.partition(":")
-    if name in WITH_NUMBER:
+    """Check that a partition is spelled correctly.
+
+    Parameters
+    ----------
+    spec : str
+        Partition, such as ``groups`` or ``dirichlet:0.5``.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such partition, or its number is missing or out of range.
+
+    Examples
+    --------
+    >>> check_partition("dirichlet:0.5")
+    """
+    name, _, option = spec.partition(":")
+    if name in WITH_PARAMETER:
         try:
-            fits = float(option) > 0 and float(option) < np.inf
+            in_range = 0 < float(option) < np.inf
         except ValueError:
-            fits = False
-        if not fits:
-            raise InvalidInput(f"partition is '{spec}'; {name} takes a number above 0, as {name}:{_example(name)}.")
-    elif name == "flwr" and option:
-        return
-    elif name not in (*PLAIN, "natural") or colon:
+            in_range = False
+        if not in_range:
+            example = next(known for known in PARTITIONS if known.startswith(f"{name}:"))
+            raise InvalidInput(f"partition is '{spec}'; {name} takes a number above 0, as in {example}.")
+    elif spec not in (*WITHOUT_PARAMETER, "natural") and not (name == "flwr" and option):
         raise unknown("partition", spec, PARTITIONS)
 
 
 def partition(
     spec: str, labels: Labels, clients: int, seed: int, users: npt.NDArray[np.int32] | None = None
 ) -> Partition:
-    """Split the samples with these labels over clients, as ``spec`` says.
+    """Assign samples to clients.
 
+    Parameters
+    ----------
+    spec : str
+        Partition: ``groups``, ``dirichlet:0.5``, ``dirichlet-client:0.5``, ``shards:2``, ``quantity:0.5``, ``iid``,
+        ``natural``, or ``flwr:`` and a class of ``flwr_datasets.partitioner``.
+    labels : array of int
+        Class label of each sample.
+    clients : int
+        Number of clients.
+    seed : int
+        Seed of the partition.
+    users : array of int, optional
+        User to whom each sample belongs; needed by ``natural``.
+
+    Returns
+    -------
+    Partition
+        The indices of each client's samples.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is invalid or a client would be left without samples.
+
+    Examples
+    --------
     >>> [len(part) for part in partition("iid", np.zeros(10, int), clients=3, seed=0).indices]
     [4, 3, 3]
     """
@@ -56,9 +97,7 @@ def partition(
     if seed < 0:
         raise InvalidInput(f"seed is {seed}; it must be at least 0.")
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise InvalidInput(
-            f"Labels are {labels.dtype} of shape {labels.shape}; a partition needs one class number each."
-        )
+        raise InvalidInput(f"Labels are {labels.dtype} of shape {labels.shape}; they must be one integer per sample.")
     if clients > len(labels):
         raise InvalidInput(f"clients is {clients}, more than the {len(labels)} training samples.")
     name, _, option = spec.partition(":")
@@ -67,10 +106,10 @@ def partition(
         result = natural(users, clients)
     elif name == "flwr":
         result = flower(labels, clients, seed, option)
-    elif name in PLAIN:
-        result = PLAIN[name](labels, clients, rng)
+    elif name in WITHOUT_PARAMETER:
+        result = WITHOUT_PARAMETER[name](labels, clients, rng)
     else:
-        result = WITH_NUMBER[name](labels, clients, rng, float(option))
+        result = WITH_PARAMETER[name](labels, clients, rng, float(option))
     for client, indices in enumerate(result.indices):
         if len(indices) == 0:
             raise InvalidInput(
@@ -79,8 +118,4 @@ def partition(
     return result
 
 
-def _example(name: str) -> str:
-    return next(spec.partition(":")[2] for spec in PARTITIONS if spec.startswith(f"{name}:"))
-
-
-__all__ = ["PARTITIONS", "Labels", "Partition", "check_partition", "partition"]
+__all__ = ["PARTITIONS", "Indices", "Labels", "Partition", "check_partition", "label_counts", "partition"]

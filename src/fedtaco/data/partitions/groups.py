@@ -1,4 +1,4 @@
-"""The paper's synthetic label groups."""
+"""The label groups of the TACO paper."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ import numpy.typing as npt
 from fedtaco.data.partitions.base import Indices, Labels, Partition
 from fedtaco.errors import InvalidInput
 
-GROUP_NAMES = ("A", "B", "C")
-GROUP_CLIENTS = (0.35, 0.35, 0.30)
-GROUP_LABELS = (0.1, 0.2, 0.5)
-"""Which part of the labels a client of each group holds."""
+Affinity = npt.NDArray[np.float64]
+"""Relative share of each class that each client gets, (clients, classes)."""
+CLIENT_FRACTIONS = {"A": 0.35, "B": 0.35, "C": 0.30}
+"""Fraction of the clients that belong to each group."""
+LABEL_FRACTIONS = {"A": 0.1, "B": 0.2, "C": 0.5}
+"""Fraction of the labels that a client of each group holds."""
+MAJORITY_SHARES = {"A": 1.0, "B": 0.9, "C": 0.5}
+"""With two classes, the share of a client's samples that belong to its main class."""
 
 
 def label_groups(labels: Labels, clients: int, rng: np.random.Generator) -> Partition:
-    """The paper's groups A, B, C: clients with about 10 %, 20 % and 50 % of the labels.
+    """Assign clients to the paper's groups A, B and C, whose clients hold 10 %, 20 % and 50 % of the labels.
 
-    A label nobody drew takes the place of one that several hold, so that every class is covered. A
-    class is split over its owners in inverse proportion to how many labels each owner holds, so that
-    clients hold similar amounts. On two classes, where no client can hold 10 % of them, A holds one
-    label, B both at 90 to 10, and C both evenly.
+    The labels of a client are drawn at random; a label that nobody drew replaces one that several clients
+    hold, so that every class is assigned. A class is split over its owners in inverse proportion to the number
+    of labels that each owner holds, so that clients hold similar numbers of samples. With two classes, a client
+    of group A holds one class, one of group B holds both in the ratio 90 to 10, and one of group C both evenly.
     """
     groups = _assign_groups(clients, rng)
     classes, counts = np.unique(labels, return_counts=True)
@@ -30,18 +34,19 @@ def label_groups(labels: Labels, clients: int, rng: np.random.Generator) -> Part
 
 
 def _assign_groups(clients: int, rng: np.random.Generator) -> list[str]:
-    bounds = np.round(np.cumsum(GROUP_CLIENTS) * clients).astype(int)
-    names = np.repeat(GROUP_NAMES, np.diff(bounds, prepend=0))
+    bounds = np.round(np.cumsum(list(CLIENT_FRACTIONS.values())) * clients).astype(int)
+    names = np.repeat(list(CLIENT_FRACTIONS), np.diff(bounds, prepend=0))
     return [str(name) for name in rng.permutation(names)]
 
 
-def _label_affinity(groups: list[str], classes: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    held = {name: max(1, round(part * classes)) for name, part in zip(GROUP_NAMES, GROUP_LABELS, strict=True)}
+def _label_affinity(groups: list[str], classes: int, rng: np.random.Generator) -> Affinity:
+    """Draw the labels of each client at random."""
+    held = {name: max(1, round(part * classes)) for name, part in LABEL_FRACTIONS.items()}
     slots = sum(held[group] for group in groups)
     if slots < classes:
         raise InvalidInput(
-            f"clients is {len(groups)}: in groups they hold {slots} labels together, fewer than the "
-            f"{classes} there are. Use more clients or another partition."
+            f"clients is {len(groups)}: in groups they hold {slots} labels in total, fewer than the {classes} classes. "
+            "Use more clients or another partition."
         )
     drawn = [rng.permutation(classes)[: held[group]] for group in groups]
     owners = np.bincount(np.concatenate(drawn), minlength=classes)
@@ -57,9 +62,13 @@ def _label_affinity(groups: list[str], classes: int, rng: np.random.Generator) -
     return affinity
 
 
-def _two_class_affinity(groups: list[str], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Clients favour the two classes as often as these occur; their sizes are such that all samples are used."""
-    majority = np.array([{"A": 1.0, "B": 0.9, "C": 0.5}[group] for group in groups])
+def _two_class_affinity(groups: list[str], counts: npt.NDArray[np.int64]) -> Affinity:
+    """Choose the main class and the number of samples of each client.
+
+    The fraction of clients whose main class is the second one equals the fraction of its samples. The numbers of
+    samples are chosen such that all samples are used.
+    """
+    majority = np.array([MAJORITY_SHARES[group] for group in groups])
     quota = np.arange(len(groups) + 1) * counts[1] / counts.sum()
     favours_second = np.empty(len(groups), dtype=bool)
     favours_second[np.argsort(groups, kind="stable")] = np.diff(np.floor(quota + 0.5)) > 0
@@ -69,20 +78,17 @@ def _two_class_affinity(groups: list[str], counts: npt.NDArray[np.int64]) -> npt
     if not np.allclose(by_favourite @ sizes, counts) or sizes.min() <= 0:
         raise InvalidInput(
             f"Two classes of {counts[0]} and {counts[1]} samples cannot be split into groups over {len(groups)} "
-            "clients with whole, 90/10 and 50/50 mixtures; use more clients or another partition."
+            "clients with 100/0, 90/10 and 50/50 mixtures; use more clients or another partition."
         )
-    scaled: npt.NDArray[np.float64] = mixture * sizes[favours_second.astype(int)][:, None]
-    return scaled
+    affinity: Affinity = mixture * sizes[favours_second.astype(int)][:, None]
+    return affinity
 
 
-def _split_by_affinity(
-    labels: Labels, classes: Labels, affinity: npt.NDArray[np.float64], rng: np.random.Generator
-) -> list[Indices]:
-    parts: list[list[Indices]] = [[] for _ in affinity]
+def _split_by_affinity(labels: Labels, classes: Labels, affinity: Affinity, rng: np.random.Generator) -> list[Indices]:
+    """Split each class over the clients in proportion to its column of ``affinity``."""
+    pieces = []
     for column, label in enumerate(classes):
         samples = rng.permutation(np.flatnonzero(labels == label))
         shares = np.cumsum(affinity[:, column]) / affinity[:, column].sum()
-        cuts = np.round(shares * len(samples)).astype(int)[:-1]
-        for client, piece in enumerate(np.split(samples, cuts)):
-            parts[client].append(piece)
-    return [np.concatenate(pieces) for pieces in parts]
+        pieces.append(np.split(samples, np.round(shares * len(samples)).astype(int)[:-1]))
+    return [np.concatenate(own) for own in zip(*pieces, strict=True)]

@@ -12,17 +12,20 @@ from fedtaco.errors import InvalidInput
 
 
 def natural(users: npt.NDArray[np.int32] | None, clients: int) -> Partition:
-    """Users spread over the clients so that sizes are even; a user is never split."""
+    """Distribute whole users over the clients so that clients hold similar numbers of samples.
+
+    Users are assigned in order of decreasing size, each to the client with the fewest samples so far.
+    """
     if users is None:
-        raise InvalidInput("This dataset does not say whose its samples are, so it has no natural partition.")
-    names, counts = np.unique(users, return_counts=True)
-    if clients > len(names):
-        raise InvalidInput(f"clients is {clients}, more than the {len(names)} users in the data.")
+        raise InvalidInput("The dataset does not record whose samples these are, so it has no natural partition.")
+    numbers, counts = np.unique(users, return_counts=True)
+    if clients > len(numbers):
+        raise InvalidInput(f"clients is {clients}, more than the {len(numbers)} users in the data.")
     heap = [(0, client) for client in range(clients)]
-    home = np.empty(int(names.max()) + 1, int)
+    client_of_user = np.empty(int(numbers.max()) + 1, int)
     for user in np.argsort(-counts, kind="stable"):
         size, client = heapq.heappop(heap)
-        home[names[user]] = client
+        client_of_user[numbers[user]] = client
         heapq.heappush(heap, (size + int(counts[user]), client))
-    client_of = home[users]
-    return Partition([np.flatnonzero(client_of == client) for client in range(clients)])
+    owners = client_of_user[users]
+    return Partition([np.flatnonzero(owners == client) for client in range(clients)])

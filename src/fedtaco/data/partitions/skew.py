@@ -1,4 +1,4 @@
-"""Random partitions: by Dirichlet draws, by shards, by quantity, and IID."""
+"""Random partitions: Dirichlet label skew, shards, quantity skew, and IID."""
 
 from __future__ import annotations
 
@@ -8,48 +8,45 @@ import numpy.typing as npt
 from fedtaco.data.partitions.base import Indices, Labels, Partition
 from fedtaco.errors import InvalidInput
 
-FEWEST = 10
-"""A Dirichlet draw that leaves a client with fewer samples is drawn again."""
+MIN_SAMPLES = 10
+"""A Dirichlet draw that leaves a client with fewer samples is repeated."""
 MAX_DRAWS = 10_000
+"""Number of Dirichlet draws after which samples are moved to the smallest clients instead."""
 
 
 def iid(labels: Labels, clients: int, rng: np.random.Generator) -> Partition:
-    """Equal random parts."""
+    """Split the samples at random into equal parts."""
     return Partition(np.array_split(rng.permutation(len(labels)), clients))
 
 
 def dirichlet(labels: Labels, clients: int, rng: np.random.Generator, phi: float) -> Partition:
-    """Each class is spread over the clients by a draw from Dir(φ): NIID-Bench's form.
+    """Distribute each class over the clients by a draw from Dir(φ), as in NIID-Bench.
 
-    A client that already holds its even share gets no more of later classes. All is drawn again
-    until the smallest client has ten samples (or half the even share, if that is less); after
-    10,000 draws the smallest are topped up from the largest.
+    A client that already holds its even share of samples gets none of the remaining classes. The draw is
+    repeated until every client has ten samples (or half the even share, if that is less); after 10,000 draws,
+    samples are moved from the largest clients to the smallest.
     """
-    even = len(labels) / clients
-    fewest = min(FEWEST, int(even / 2))
+    minimum = min(MIN_SAMPLES, int(len(labels) / clients / 2))
     by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    counts = np.zeros((len(by_class), clients), int)
+    sizes = [len(samples) for samples in by_class]
     for _ in range(MAX_DRAWS):
-        counts = _draw_counts([len(samples) for samples in by_class], clients, even, phi, rng)
-        if counts.sum(0).min() >= fewest:
+        counts = _draw_counts(sizes, clients, phi, rng)
+        if counts.sum(0).min() >= minimum:
             break
-    parts: list[list[Indices]] = [[] for _ in range(clients)]
-    for samples, row in zip(by_class, counts, strict=True):
-        for client, piece in enumerate(np.split(rng.permutation(samples), np.cumsum(row)[:-1])):
-            parts[client].append(piece)
-    indices = [np.concatenate(pieces) for pieces in parts]
-    moved = _top_up(indices, fewest, rng)
-    notes = [f"No draw of {MAX_DRAWS} gave every client {fewest} samples; {moved} were moved from the largest."]
+    cuts = np.cumsum(counts, axis=1)[:, :-1]
+    pieces = [np.split(rng.permutation(samples), row) for samples, row in zip(by_class, cuts, strict=True)]
+    indices = [np.concatenate(own) for own in zip(*pieces, strict=True)]
+    moved = _top_up(indices, minimum, rng)
+    notes = [f"None of {MAX_DRAWS} draws gave all clients {minimum} samples; {moved} were moved from the largest."]
     return Partition(indices, notes=notes if moved else [])
 
 
-def _draw_counts(
-    sizes: list[int], clients: int, even: float, phi: float, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _draw_counts(sizes: list[int], clients: int, phi: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw the number of samples of each class that each client gets, (classes, clients)."""
     counts = np.zeros((len(sizes), clients), int)
-    held = np.zeros(clients)
+    held, even = np.zeros(clients), sum(sizes) / clients
     for row, size in enumerate(sizes):
-        shares = _dirichlet_row(phi, clients, rng) * (held < even)
+        shares = rng.dirichlet(np.full(clients, phi)) * (held < even)
         if shares.sum() == 0:
             shares = (held < even).astype(float)
         cuts = (np.cumsum(shares / shares.sum()) * size).astype(int)
@@ -59,53 +56,47 @@ def _draw_counts(
     return counts
 
 
-def _dirichlet_row(phi: float, count: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    return rng.dirichlet(np.full(count, phi))
-
-
-def _top_up(indices: list[Indices], fewest: int, rng: np.random.Generator) -> int:
-    """Move samples from the largest clients to those below ``fewest``; how many were moved."""
+def _top_up(indices: list[Indices], minimum: int, rng: np.random.Generator) -> int:
+    """Move samples from the largest clients to those with fewer than ``minimum``; return how many were moved."""
     moved = 0
-    while min(map(len, indices)) < fewest:
-        small, large = (
-            min(range(len(indices)), key=lambda i: len(indices[i])),
-            max(range(len(indices)), key=lambda i: len(indices[i])),
-        )
-        giver = rng.permutation(indices[large])
-        wanted = fewest - len(indices[small])
-        indices[small] = np.concatenate([indices[small], giver[:wanted]])
-        indices[large] = giver[wanted:]
-        moved += wanted
+    while min(map(len, indices)) < minimum:
+        sizes = [len(part) for part in indices]
+        small, large = sizes.index(min(sizes)), sizes.index(max(sizes))
+        missing = minimum - sizes[small]
+        available = rng.permutation(indices[large])
+        indices[small] = np.concatenate([indices[small], available[:missing]])
+        indices[large] = available[missing:]
+        moved += missing
     return moved
 
 
 def dirichlet_client(labels: Labels, clients: int, rng: np.random.Generator, phi: float) -> Partition:
-    """Each client has its own class mixture from Dir(φ) and an equal number of samples: FedDyn's form.
+    """Draw a class mixture from Dir(φ) for each client and give all clients equally many samples, as in FedDyn.
 
-    Clients take samples in turns, each by its own mixture among the classes that are left.
+    Clients take turns to draw a sample, each by its own mixture of the classes that still have samples.
     """
     classes = np.unique(labels)
-    left = [list(rng.permutation(np.flatnonzero(labels == label))) for label in classes]
+    remaining = [list(rng.permutation(np.flatnonzero(labels == label))) for label in classes]
     mixtures = rng.dirichlet(np.full(len(classes), phi), size=clients)
     parts: list[list[int]] = [[] for _ in range(clients)]
     turns = np.concatenate([rng.permutation(clients) for _ in range(-(-len(labels) // clients))])[: len(labels)]
     draws = rng.random(len(labels))
-    available = np.array([len(samples) > 0 for samples in left], float)
+    available = np.array([len(samples) > 0 for samples in remaining], float)
     for client, draw in zip(turns, draws, strict=True):
         weights = mixtures[client] * available
         if weights.sum() == 0:
             weights = available
         chosen = int(np.searchsorted(np.cumsum(weights), draw * weights.sum(), side="right"))
-        parts[client].append(left[chosen].pop())
-        available[chosen] = len(left[chosen]) > 0
+        parts[client].append(remaining[chosen].pop())
+        available[chosen] = len(remaining[chosen]) > 0
     return Partition([np.array(part, int) for part in parts])
 
 
 def shards(labels: Labels, clients: int, rng: np.random.Generator, per_client: float) -> Partition:
-    """Samples sorted by label, cut into equal shards, and so many shards given to each client."""
+    """Sort the samples by label, cut them into equal shards and give each client ``per_client`` of them at random."""
     count = int(per_client)
     if count != per_client or count < 1:
-        raise InvalidInput(f"partition is shards:{per_client:g}; write a whole number of shards, as shards:2.")
+        raise InvalidInput(f"partition is shards:{per_client:g}; use a whole number of shards, as in shards:2.")
     if clients * count > len(labels):
         raise InvalidInput(f"{clients * count} shards are more than the {len(labels)} samples; use fewer.")
     order = np.lexsort((rng.random(len(labels)), labels))
@@ -115,7 +106,7 @@ def shards(labels: Labels, clients: int, rng: np.random.Generator, per_client: f
 
 
 def quantity(labels: Labels, clients: int, rng: np.random.Generator, phi: float) -> Partition:
-    """The same mixture for all and sizes from Dir(φ), at least one sample each."""
+    """Split the samples at random into parts whose sizes follow a draw from Dir(φ), at least one sample each."""
     sizes = 1 + np.floor(rng.dirichlet(np.full(clients, phi)) * (len(labels) - clients)).astype(int)
     sizes[np.argmax(sizes)] += len(labels) - sizes.sum()
     return Partition(np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1]))

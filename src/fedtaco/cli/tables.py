@@ -1,0 +1,91 @@
+"""Tables in the terminal: the results of comparisons and sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from fedtaco.records.formatting import format_mean
+from fedtaco.records.summary import summarize_methods
+from fedtaco.report import explain_results, paired_differences
+from fedtaco.report.results import ResultColumn, ResultRow, build_columns
+
+if TYPE_CHECKING:
+    from fedtaco.experiment.sweep import Tuned
+
+
+def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Print one row per method, and below them what the columns mean and what happened in the runs.
+
+    Parameters
+    ----------
+    summaries
+        Summaries of finished runs; methods are compared with the first one.
+    """
+    methods = summarize_methods(summaries)
+    differences = paired_differences(summaries, methods[0].method)
+    reference = methods[0].method if differences else None
+    rows = [ResultRow(method, differences.get(method.method)) for method in methods]
+    columns = _join_alphas(build_columns(rows, summaries[0]["target"], reference))
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
+    table.add_column("\nmethod", no_wrap=True)
+    for column in columns:
+        table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    names = [method.method for method in methods]
+    for cells in zip(names, *(column.cells for column in columns), strict=True):
+        table.add_row(*cells)
+    legend = explain_results(
+        methods,
+        rounds=max(summary["rounds"] for summary in summaries),
+        reference=reference,
+        partition_notes=[note for summary in summaries for note in summary["partition_notes"]],
+    )
+    console = Console()
+    console.print(table)
+    console.print(f"\n{' '.join(legend)}", style="dim", highlight=False, markup=False)
+
+
+def _join_alphas(columns: Sequence[ResultColumn]) -> list[ResultColumn]:
+    """Join the columns of α into one, to save width."""
+    others = [column for column in columns if not column.title.startswith("α")]
+    alphas = [column for column in columns if column.title.startswith("α")]
+    if not alphas:
+        return others
+    groups = [column.title.removeprefix("α ") for column in alphas]
+    lines = zip(*(column.cells for column in alphas), strict=True)
+    names, *cells = _aligned([groups, *([cell.lstrip("0") for cell in line] for line in lines)])
+    return [*others, ResultColumn("α" if groups == ["all"] else f"α {names}", cells)]
+
+
+def print_tuned(tuned: Sequence[Tuned]) -> None:
+    """Print the best setting of each method of a sweep, with its accuracy on held-out and on test samples."""
+    table = Table(
+        caption="The setting with the best mean accuracy on held-out training samples after the last round; the test "
+        "set was not used to choose it.",
+        caption_justify="left",
+    )
+    for name in ("method", "tried", "best setting"):
+        table.add_column(name)
+    for name in ("held-out accuracy, %", "test accuracy, %"):
+        table.add_column(name, justify="right")
+    for one in tuned:
+        (row,) = summarize_methods(one.summaries)
+        point = ", ".join(f"{name}={value}" for name, value in one.point.items())
+        accuracy = format_mean(row.accuracy, row.accuracy_deviation, scale=100)
+        held_out = format_mean(one.validation_accuracy, scale=100)
+        table.add_row(one.method, str(one.tried), point or "–", held_out, accuracy)
+    Console().print(table)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Join the words of each line so that they form right-aligned columns.
+
+    >>> _aligned([["A", "rest"], [".23", ".9"]])
+    ['  A rest', '.23   .9']
+    """
+    widths = [max(map(len, words)) for words in zip(*lines, strict=True)]
+    return [" ".join(word.rjust(width) for word, width in zip(line, widths, strict=True)) for line in lines]

@@ -1,0 +1,267 @@
+"""What clients do in a round: the only training loop, for one client or for a stack of clients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clients
+from fedtaco.data import Samples, StackedBatches, batch_plan
+from fedtaco.device import CPU, seed_torch, synchronize
+from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
+from fedtaco.models import FlatModel, Loss, Stack
+from fedtaco.randomness import generator, torch_seed
+
+FULL_PASS_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """What all clients of a run share."""
+
+    constants: Constants
+    batch_size: int
+    loss: Loss
+    seed: int
+
+
+@dataclass(frozen=True)
+class ClientRunner:
+    """Trains clients on one model: one at a time, or several at once if they take equally many steps."""
+
+    model: FlatModel
+    clients: Sequence[Samples]
+    config: ClientConfig
+
+    def warm_up(self) -> None:
+        """Compute one gradient, so that no client's clock includes torch's start-up costs."""
+        self.model.module.train()
+        with torch.random.fork_rng(devices=[]):
+            self.model.gradient(self.model.vector, self.first_batch(), self.config.loss, seed=0)
+
+    def first_batch(self) -> tuple[Tensor, Tensor]:
+        """Return a full batch of the first client's samples."""
+        samples = self.clients[0]
+        return self.model.move_batch(samples.batch(torch.arange(self.config.batch_size) % len(samples)))
+
+    def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
+        """Run one client."""
+        with _naming_clients([job], method, instructions):
+            return _SingleClient(self, instructions, job).result(method)
+
+    def run_stacked(
+        self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob], stack: Stack
+    ) -> list[ClientResult]:
+        """Run several clients, with the same number of steps, in one computation."""
+        with _naming_clients(jobs, method, instructions):
+            return _StackedClients(self, instructions, jobs, stack).results(method)
+
+
+class _LocalTraining(ABC):
+    """The local training of a round, on vectors of shape (d,) or (n, d)."""
+
+    local: LocalContext
+
+    def __init__(self, runner: ClientRunner, instructions: Instructions, steps: int) -> None:
+        self.runner, self.model, self.config = runner, runner.model, runner.config
+        self.instructions, self.steps = instructions, steps
+        self.model.load(instructions.broadcast.start, instructions.buffers)
+        self.model.module.train()
+        self.start = instructions.broadcast.start.to(self.model.device)
+        self.clock = _Clock(self.model.device)
+
+    @abstractmethod
+    def fetch(self, step: int) -> None:
+        """Load the batch of a step."""
+
+    @abstractmethod
+    def gradient(self, point: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def full_gradient(self, point: Tensor) -> Tensor: ...
+
+    def make_local(self, scalars: NamedTensors, memory: NamedTensors) -> LocalContext:
+        """Return what the method's client hooks receive."""
+        return LocalContext(
+            constants=self.config.constants,
+            start=self.start,
+            received={**self.model.to_device(self.instructions.broadcast.vectors), **scalars},
+            memory=self.model.to_device(memory),
+            steps=self.steps,
+            gradient=self.gradient,
+            full_gradient=self.full_gradient,
+        )
+
+    def run(self, method: Method, x: Tensor) -> tuple[NamedTensors, NamedTensors]:
+        """Train ``x`` in place, or answer a survey; return the upload and the new memory."""
+        with torch.no_grad():
+            if self.instructions.phase == "train":
+                return self._train(method, x)
+            with self.clock:
+                return method.survey(self.local), self.local.memory
+
+    def _train(self, method: Method, x: Tensor) -> tuple[NamedTensors, NamedTensors]:
+        """Take K steps ``x <- x - local_lr * direction`` from the starting point."""
+        local = self.local
+        with self.clock:
+            local.correction = method.correction(local)
+        for local.step in range(self.steps):
+            self.fetch(local.step)
+            with self.clock:
+                x.sub_(method.direction(x, local), alpha=self.config.constants.local_lr)
+        with self.clock:
+            return method.finish(local.start - x, local)
+
+    def first_sample_seed(self, client: int) -> int:
+        """Return the seed of what a dataset draws in step 0, such as random crops; step k uses this plus k."""
+        return torch_seed(self.config.seed, "samples", client, self.instructions.round)
+
+    def batches_of(self, client: int) -> Tensor:
+        rng = generator(self.config.seed, "batches", client, self.instructions.round)
+        return batch_plan(rng, len(self.runner.clients[client]), self.steps, self.config.batch_size)
+
+
+class _SingleClient(_LocalTraining):
+    def __init__(self, runner: ClientRunner, instructions: Instructions, job: ClientJob) -> None:
+        super().__init__(runner, instructions, job.steps)
+        self.samples = runner.clients[job.client]
+        self.batches = self.batches_of(job.client)
+        self.sample_seed = self.first_sample_seed(job.client)
+        self.dropout_seed = torch_seed(self.config.seed, "dropout", job.client, instructions.round)
+        scalars = {name: column[job.row] for name, column in instructions.broadcast.scalars.items()}
+        self.local = self.make_local(scalars, job.memory)
+
+    def result(self, method: Method) -> ClientResult:
+        upload, memory = self.run(method, self.model.vector)
+        return ClientResult(to_cpu(upload), to_cpu(memory), self.model.buffers.to(CPU, copy=True), self.clock.seconds)
+
+    def fetch(self, step: int) -> None:
+        seed_torch(self.sample_seed + step, CPU)
+        self.batch = self.model.move_batch(self.samples.batch(self.batches[step]))
+
+    def gradient(self, point: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
+
+    def full_gradient(self, point: Tensor) -> Tensor:
+        count = len(self.samples)
+        total = torch.zeros_like(point)
+        for number, part in enumerate(_chunks(count)):
+            seed_torch(self.sample_seed + number, CPU)
+            batch = self.model.move_batch(self.samples.batch(part))
+            with torch.enable_grad():
+                gradient = self.model.gradient(point, batch, self.config.loss, self.dropout_seed)
+            total += gradient * (len(part) / count)
+        return total
+
+
+class _StackedClients(_LocalTraining):
+    """Clients with the same number of steps, as rows."""
+
+    def __init__(
+        self, runner: ClientRunner, instructions: Instructions, jobs: Sequence[ClientJob], stack: Stack
+    ) -> None:
+        super().__init__(runner, instructions, jobs[0].steps)
+        self.jobs, self.stack = jobs, stack
+        clients = [runner.clients[job.client] for job in jobs]
+        plans = [self.batches_of(job.client) for job in jobs]
+        self.batches = StackedBatches(clients, plans, [self.first_sample_seed(job.client) for job in jobs])
+        rows = torch.tensor([job.row for job in jobs])
+        columns = {name: column[rows, None] for name, column in instructions.broadcast.scalars.items()}
+        memory = {name: torch.stack([job.memory[name] for job in jobs]) for name in jobs[0].memory}
+        self.local = self.make_local(self.model.to_device(columns), memory)
+
+    def results(self, method: Method) -> list[ClientResult]:
+        trained = self.run(method, self._rows(self.start).clone())
+        upload, memory = (to_cpu(part) for part in trained)
+        return [
+            ClientResult(
+                {name: rows[place] for name, rows in upload.items()},
+                {name: rows[place].clone() for name, rows in memory.items()},
+                self.instructions.buffers,
+                seconds=None,
+            )
+            for place in range(len(self.jobs))
+        ]
+
+    def fetch(self, step: int) -> None:
+        self.batch = self.model.move_batch(self.batches.at(step))
+
+    def gradient(self, point: Tensor) -> Tensor:
+        return self.stack.gradient(self._rows(point), *self.batch)
+
+    def full_gradient(self, point: Tensor) -> Tensor:
+        """Compute one client after another, since they hold different numbers of samples."""
+        alone = (_SingleClient(self.runner, self.instructions, job) for job in self.jobs)
+        return torch.stack([client.full_gradient(row) for client, row in zip(alone, self._rows(point), strict=True)])
+
+    def _rows(self, point: Tensor) -> Tensor:
+        return point.expand(len(self.jobs), -1)
+
+
+def _chunks(count: int) -> list[Tensor]:
+    """Return all samples in chunks; a last chunk of one sample, on which batch norm fails, joins the one before it.
+
+    >>> [len(part) for part in _chunks(2049)]
+    [1024, 1025]
+    """
+    parts = list(torch.split(torch.arange(count), FULL_PASS_BATCH))
+    if len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts
+
+
+class _Clock:
+    """Sums the seconds spent inside ``with`` blocks; loading samples stays outside of them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.seconds = device, 0.0
+
+    def __enter__(self) -> None:
+        self.started = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        synchronize(self.device)
+        self.seconds += perf_counter() - self.started
+
+
+def dry_run(
+    method: Method, instructions: Instructions, constants: Constants, memory: NamedTensors
+) -> tuple[NamedTensors, NamedTensors]:
+    """Return a client's decoded upload and new memory after one step with a zero gradient: their names and shapes."""
+    sent = instructions.broadcast
+    local = LocalContext(
+        constants=constants,
+        start=sent.start,
+        received={**sent.vectors, **{name: values[0] for name, values in sent.scalars.items()}},
+        memory=memory,
+        steps=1,
+        gradient=torch.zeros_like,
+        full_gradient=torch.zeros_like,
+    )
+    if instructions.phase == "survey":
+        return method.decode(method.survey(local)), memory
+    local.correction = method.correction(local)
+    update = constants.local_lr * method.direction(sent.start, local)
+    upload, new_memory = method.finish(update, local)
+    return method.decode(upload), new_memory
+
+
+def to_cpu(named: NamedTensors) -> NamedTensors:
+    return {name: tensor.to(CPU) for name, tensor in named.items()}
+
+
+@contextmanager
+def _naming_clients(jobs: Sequence[ClientJob], method: Method, instructions: Instructions) -> Iterator[None]:
+    """Add to an error which clients, round and method it came from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"This happened to {describe_clients(jobs)} in round {instructions.round} of {method.name}.")
+        raise

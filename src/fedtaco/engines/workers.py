@@ -1,0 +1,258 @@
+"""Worker processes, one torch thread each, that write their results into shared memory.
+
+Workers are forked, so that they have the model and the data without any transfer. What a round needs
+and returns lies in memory that both sides share; only job numbers and seconds pass through pipes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+import torch
+from torch import Tensor
+
+from fedtaco.client import ClientRunner, dry_run
+from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions, Phase, describe_clients
+from fedtaco.errors import InvalidInput, ProcessDied
+from fedtaco.methods import Broadcast, Method, NamedTensors
+from fedtaco.processes import can_fork, die_with, picklable
+
+MAX_TRIES = 2
+"""How often a batch of jobs is run if its worker dies."""
+
+JobBatch = Sequence[ClientJob]
+RunBatch = Callable[[Method, Instructions, JobBatch], Sequence[ClientResult]]
+"""How a worker runs a batch of jobs."""
+
+
+@dataclass
+class WorkerPool:
+    """Worker processes for each phase of a round, started when they are first needed."""
+
+    runner: ClientRunner
+    run_batch: RunBatch
+    size: int
+    _phases: dict[Phase, _PhaseWorkers] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not can_fork():
+            raise InvalidInput("Worker processes are forked, which works on Linux only; use --engine serial.")
+
+    def run(self, method: Method, instructions: Instructions, batches: Sequence[JobBatch]) -> CohortResults:
+        """Run batches of jobs, each on one worker, in the given order."""
+        jobs = sorted((job for batch in batches for job in batch), key=lambda job: job.row)
+        workers = self._phases.get(instructions.phase)
+        if workers is None or len(jobs) > workers.rows:
+            if workers is not None:
+                workers.stop()
+            size = min(self.size, len(batches))
+            workers = _PhaseWorkers(self.runner, self.run_batch, method, instructions, jobs, size)
+            self._phases[instructions.phase] = workers
+        return workers.run(instructions, jobs, batches)
+
+    def stop(self) -> None:
+        """End all workers."""
+        for workers in self._phases.values():
+            workers.stop()
+        self._phases.clear()
+
+
+@dataclass(frozen=True)
+class SharedBuffers:
+    """Memory that workers share with their parent: what is broadcast, and one row per client of what returns."""
+
+    start: Tensor
+    buffers: Tensor
+    vectors: NamedTensors
+    scalars: NamedTensors
+    memory: NamedTensors
+    upload: NamedTensors
+    new_memory: NamedTensors
+    new_buffers: Tensor
+
+    @classmethod
+    def allocate(
+        cls, method: Method, instructions: Instructions, runner: ClientRunner, memory: NamedTensors, rows: int
+    ) -> SharedBuffers:
+        sent = instructions.broadcast
+        upload, new_memory = dry_run(method, instructions, runner.config.constants, memory)
+        return cls(
+            start=_shared(sent.start),
+            buffers=_shared(instructions.buffers),
+            vectors={name: _shared(tensor) for name, tensor in sent.vectors.items()},
+            scalars={name: _shared(tensor) for name, tensor in sent.scalars.items()},
+            memory={name: _shared(tensor, rows) for name, tensor in memory.items()},
+            upload={name: _shared(tensor, rows) for name, tensor in upload.items()},
+            new_memory={name: _shared(tensor, rows) for name, tensor in new_memory.items()},
+            new_buffers=_shared(instructions.buffers, rows),
+        )
+
+    def write_inputs(self, instructions: Instructions, jobs: JobBatch) -> None:
+        sent = instructions.broadcast
+        self.start.copy_(sent.start)
+        self.buffers.copy_(instructions.buffers)
+        _copy(self.vectors, sent.vectors)
+        for name, numbers in sent.scalars.items():
+            self.scalars[name][: len(numbers)].copy_(numbers)
+        for job in jobs:
+            _copy({name: rows[job.row] for name, rows in self.memory.items()}, job.memory)
+
+    def read_instructions(self, phase: Phase, round_number: int) -> Instructions:
+        return Instructions(phase, round_number, Broadcast(self.start, self.vectors, self.scalars), self.buffers)
+
+    def read_memory(self, row: int) -> NamedTensors:
+        return {name: rows[row].clone() for name, rows in self.memory.items()}
+
+    def write_result(self, row: int, upload: NamedTensors, result: ClientResult) -> None:
+        _copy({name: rows[row] for name, rows in self.upload.items()}, upload)
+        _copy({name: rows[row] for name, rows in self.new_memory.items()}, result.memory)
+        self.new_buffers[row].copy_(result.buffers)
+
+    def read_results(self, jobs: JobBatch, seconds: Mapping[int, float | None]) -> CohortResults:
+        results = CohortResults.empty(jobs)
+        count = len(jobs)
+        results.vectors = {name: rows[:count] for name, rows in self.upload.items()}
+        results.buffers = self.new_buffers[:count]
+        for job in jobs:
+            results.memories[job.client] = {name: rows[job.row].clone() for name, rows in self.new_memory.items()}
+            results.seconds[job.client] = seconds[job.row]
+        return results
+
+
+class _PhaseWorkers:
+    """Workers that share one set of buffers."""
+
+    def __init__(
+        self,
+        runner: ClientRunner,
+        run_batch: RunBatch,
+        method: Method,
+        instructions: Instructions,
+        jobs: JobBatch,
+        size: int,
+    ) -> None:
+        self.rows = len(jobs)
+        self.shared = SharedBuffers.allocate(method, instructions, runner, jobs[0].memory, self.rows)
+        self.run_batch, self.method = run_batch, method
+        self.workers: list[tuple[BaseProcess, Connection]] = []
+        for _ in range(size):
+            self._start()
+        self._finalizer = weakref.finalize(self, _stop, self.workers)
+
+    def stop(self) -> None:
+        self._finalizer()
+
+    def run(self, instructions: Instructions, jobs: JobBatch, batches: Sequence[JobBatch]) -> CohortResults:
+        self.shared.write_inputs(instructions, jobs)
+        waiting = list(reversed(batches))
+        running: dict[Connection, JobBatch] = {}
+        tries: dict[int, int] = {}
+        seconds: dict[int, float | None] = {}
+
+        def assign(link: Connection) -> None:
+            if waiting:
+                batch = waiting.pop()
+                tries[batch[0].row] = tries.get(batch[0].row, 0) + 1
+                numbers = [(job.row, job.client, job.steps) for job in batch]
+                try:
+                    link.send((instructions.phase, instructions.round, numbers))
+                except OSError:
+                    retry(link, batch, "before")
+                else:
+                    running[link] = batch
+
+        def retry(link: Connection, batch: JobBatch, when: str) -> None:
+            waiting.append(batch)
+            assign(self._replace(link, batch, tries[batch[0].row], when))
+
+        for _, link in list(self.workers):
+            assign(link)
+        while running:
+            for link in [link for link in running if link in wait(list(running))]:
+                batch = running.pop(link)
+                try:
+                    answer = link.recv()
+                except (EOFError, ConnectionResetError):
+                    retry(link, batch, "while")
+                    continue
+                if isinstance(answer, Exception):
+                    raise answer
+                seconds.update(answer)
+                assign(link)
+        return self.shared.read_results(jobs, seconds)
+
+    def _replace(self, link: Connection, batch: JobBatch, tries: int, when: str) -> Connection:
+        """Start a new worker in place of one that died."""
+        place = next(place for place, (_, own) in enumerate(self.workers) if own is link)
+        process, _ = self.workers.pop(place)
+        process.join()
+        link.close()
+        event = f"Worker {process.pid} died (exit code {process.exitcode}) {when} it ran {describe_clients(batch)}"
+        if tries >= MAX_TRIES:
+            raise ProcessDied(f"{event}, for the second time; there may be too little memory for it.")
+        warnings.warn(f"{event}; this is run again.", RuntimeWarning, stacklevel=2)
+        return self._start()
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("fork")
+        here, there = context.Pipe()
+        others = [link for _, link in self.workers]
+        arguments = (there, [here, *others], self.run_batch, self.method, self.shared, os.getpid())
+        process = context.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        there.close()
+        self.workers.append((process, here))
+        return here
+
+
+def _work(
+    link: Connection, others: list[Connection], run_batch: RunBatch, method: Method, shared: SharedBuffers, parent: int
+) -> None:
+    """Run batches of jobs until the pipe closes or the parent ends."""
+    die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for other in others:
+        other.close()
+    torch.set_num_threads(1)
+    while True:
+        try:
+            phase, round_number, numbers = link.recv()
+        except EOFError:
+            return
+        try:
+            jobs = [ClientJob(row, client, steps, shared.read_memory(row)) for row, client, steps in numbers]
+            results = run_batch(method, shared.read_instructions(phase, round_number), jobs)
+            for job, result in zip(jobs, results, strict=True):
+                shared.write_result(job.row, method.decode(result.upload), result)
+            link.send({job.row: result.seconds for job, result in zip(jobs, results, strict=True)})
+        except Exception as error:
+            link.send(picklable(error))
+
+
+def _stop(workers: list[tuple[BaseProcess, Connection]]) -> None:
+    for process, link in workers:
+        link.close()
+        process.terminate()
+    for process, _ in workers:
+        process.join()
+    workers.clear()
+
+
+def _shared(like: Tensor, rows: int | None = None) -> Tensor:
+    shape = like.shape if rows is None else (rows, *like.shape)
+    tensor = torch.zeros(shape, dtype=like.dtype)
+    tensor.share_memory_()
+    return tensor
+
+
+def _copy(targets: NamedTensors, sources: NamedTensors) -> None:
+    for name, source in sources.items():
+        targets[name].copy_(source)

@@ -1,0 +1,164 @@
+"""Everything a run needs, set up from its configuration: data, partition, model, engine and simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.data import (
+    Partition,
+    Samples,
+    TensorSamples,
+    dataset_info,
+    hold_out,
+    label_counts,
+    load_dataset,
+    partition_dataset,
+)
+from fedtaco.device import choose_device
+from fedtaco.engines import EngineChoice, Workload, select_engine
+from fedtaco.errors import InvalidInput
+from fedtaco.experiment.config import create_parts
+from fedtaco.methods import Constants, Method
+from fedtaco.models import FlatModel, Loss, build_model
+from fedtaco.processes import cores
+from fedtaco.randomness import torch_seed
+from fedtaco.records import PartitionRecord
+from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.server import cohort_size
+from fedtaco.simulator import Simulator
+from fedtaco.trust import AdversarialClients, Detector, choose_clients, parse_behaviour
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that is ready to start."""
+
+    partition: PartitionRecord
+    notes: Sequence[str]
+    """What the partition warned of."""
+    simulator: Simulator
+    engine: EngineChoice
+
+    @classmethod
+    def prepare(
+        cls, config: ExperimentConfig, options: RunOptions, previous: Mapping[str, Any] | None = None
+    ) -> PreparedRun:
+        """Load the data and build everything.
+
+        Parameters
+        ----------
+        config, options
+            What to run, and how.
+        previous
+            What the folder of a resumed run recorded of its engine.
+        """
+        seed = config["seed"]
+        data = load_dataset(config["dataset"], options.data_dir)
+        partition = partition_dataset(data, config["partition"], config["clients"], seed)
+        adversaries = _adversaries(config, partition)
+        never_train = adversaries is not None and not adversaries.behaviour.ever_trains
+        excluded = adversaries.clients if adversaries is not None and never_train else frozenset[int]()
+        parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=excluded)
+        if config["validation"] and not len(held_out):
+            raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
+        clients = [data.train.subset(part) for part in parts]
+        for client in adversaries.clients if adversaries is not None else ():
+            clients[client] = _changed_samples(adversaries, clients[client], data.info.classes)
+        method, detector = create_parts(config)
+        simulator, engine = prepare_simulator(
+            config,
+            method,
+            detector,
+            build_blank_model(config),
+            clients,
+            data.test,
+            validation=data.train.subset(held_out) if len(held_out) else None,
+            adversaries=adversaries,
+            workers=options.workers,
+            previous=previous,
+        )
+        counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
+        freeloaders = sorted(adversaries.clients) if adversaries is not None else []
+        record = PartitionRecord(parts, counts, partition.groups, freeloaders)
+        return cls(record, partition.notes, simulator, engine)
+
+
+def prepare_simulator(
+    config: Mapping[str, Any],
+    method: Method,
+    detector: Detector,
+    model: nn.Module,
+    clients: Sequence[Samples],
+    test: Samples | None,
+    *,
+    validation: Samples | None = None,
+    loss: Loss = cross_entropy,
+    steps: Sequence[int] | None = None,
+    adversaries: AdversarialClients | None = None,
+    workers: int | None = None,
+    previous: Mapping[str, Any] | None = None,
+) -> tuple[Simulator, EngineChoice]:
+    """Return a simulator that is ready to start, and the engine that was selected for it."""
+    flat = FlatModel(model, choose_device(config["device"]))
+    for samples, whose in ((clients[0], "client 0"), (test, "the test set")):
+        if samples is not None:
+            _check_fit(flat, samples, loss, whose)
+    constants = Constants(
+        len(clients), config["rounds"], config["local_steps"], config["local_lr"], config["server_lr"]
+    )
+    runner = ClientRunner(flat, clients, ClientConfig(constants, config["batch_size"], loss, config["seed"]))
+    steps = steps or [config["local_steps"]] * len(clients)
+    workload = Workload(runner, steps, cohort_size(config["participation"], len(clients)), cores())
+    engine = select_engine(config["engine"], workload, workers=workers, previous=previous)
+    simulator = Simulator(
+        method,
+        runner,
+        test,
+        validation=validation,
+        steps=steps,
+        participation=config["participation"],
+        weighting=config["weighting"],
+        detector=detector,
+        adversaries=adversaries,
+        engine=engine.build(runner),
+    )
+    return simulator, engine
+
+
+def build_blank_model(config: Mapping[str, Any]) -> nn.Module:
+    """Return the untrained model of a configuration."""
+    info = dataset_info(config["dataset"])
+    return build_model(config["model"], info.shape, info.classes, torch_seed(config["seed"], "model"))
+
+
+def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialClients | None:
+    if config["freeloaders"] == 0 or config["behaviour"] is None:
+        return None
+    groups = partition.groups or ["all"] * config["clients"]
+    chosen = choose_clients(config["freeloaders"], groups, config["seed"])
+    return AdversarialClients(frozenset(chosen), parse_behaviour(config["behaviour"]), config["seed"])
+
+
+def _changed_samples(adversaries: AdversarialClients | None, samples: TensorSamples, classes: int) -> TensorSamples:
+    return samples if adversaries is None else adversaries.behaviour.change_samples(samples, classes)
+
+
+def _check_fit(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> None:
+    """Pass one or two samples through model and loss, so that a mismatch is reported at once."""
+    x, y = model.move_batch(samples.batch(torch.arange(min(2, len(samples)))))
+    try:
+        with torch.no_grad():
+            model.module.eval()
+            loss(model.module(x), y)
+    except Exception as error:
+        raise InvalidInput(
+            f"Model and loss do not work on the samples of {whose} (inputs {tuple(x.shape)} {x.dtype}, "
+            f"targets {tuple(y.shape)} {y.dtype}): {error}"
+        ) from error

@@ -1,0 +1,148 @@
+"""Run one experiment, with or without a run folder, from the start or from where it stopped."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Unpack
+
+from fedtaco.errors import RunStopped
+from fedtaco.experiment.config import resolve_config, to_stored
+from fedtaco.experiment.prepared import PreparedRun, build_blank_model
+from fedtaco.methods import METHODS, Method
+from fedtaco.records import RoundRecord, RunFolder
+from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.recorder import Recorder
+from fedtaco.runs.result import Result, load_model
+from fedtaco.runs.settings import ExperimentConfig, RunOptions, RunSettings
+
+
+def run(
+    method: Method | type[Method] | str = "taco",
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    data_dir: str | Path | None = None,
+    workers: int | None = None,
+    on_round: Callable[[RoundRecord], None] | None = None,
+    **settings: Unpack[RunSettings],
+) -> Result:
+    """Run a method on a named dataset.
+
+    Parameters
+    ----------
+    method
+        A method, such as ``Taco(gamma=0.02)``, or a name.
+    out
+        Run folder to record everything in, or ``None``.
+    resume, overwrite
+        Continue or replace what the folder holds.
+    data_dir
+        Where datasets are; by default FEDTACO_DATA, or the user's cache folder.
+    workers
+        Number of processes of the engines ``pool`` and ``batched``; one per core by default.
+    on_round
+        Called with the record of each finished round.
+    **settings
+        The other settings of a run, as ``fedtaco run --help`` explains them: ``dataset``, ``rounds``,
+        ``local_steps``, ``partition``, ``clients``, ``detector``, ``parameters`` and so on.
+
+    Returns
+    -------
+    Result
+        The history and the trained model.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting is not valid, or the folder belongs to another run.
+    RunStopped
+        If the run diverges; its records are kept.
+
+    Examples
+    --------
+    >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
+    >>> len(result.history)
+    1
+    """
+    if not isinstance(method, str):
+        instance = METHODS.instance(method)
+        settings["parameters"] = {**settings.get("parameters", {}), **instance.parameters()}
+        method = METHODS.spec(instance)
+    config = resolve_config(method=method, **settings)
+    folder = None if out is None else RunFolder(out)
+
+    class OnRound(Callback):
+        def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
+            if on_round is not None:
+                on_round(record)
+
+    return run_experiment(config, folder, RunOptions(resume, overwrite, data_dir, workers), OnRound())
+
+
+def run_experiment(
+    config: ExperimentConfig, folder: RunFolder | None, options: RunOptions, callback: Callback
+) -> Result:
+    """Run a checked configuration; a finished run in ``folder`` is only read back when it is resumed."""
+    if folder is None:
+        return _run(config, None, options, callback)
+    with folder.claim(to_stored(config), resume=options.resume, overwrite=options.overwrite):
+        return _run(config, folder, options, callback)
+
+
+def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions, callback: Callback) -> Result:
+    previous = None
+    if folder is not None and options.resume and folder.exists():
+        previous = folder.config()["ran_by"]
+        ended = folder.summary()
+        if ended is not None and ended["stopped"] is None:
+            callback.on_run_skipped(config)
+            callback = Callback()
+    prepared = PreparedRun.prepare(config, options, previous)
+    simulator, engine = prepared.simulator, prepared.engine
+    recorder = Recorder(folder, to_stored(config), prepared.partition)
+    state = recorder.begin(simulator.initial_state(), engine.to_config(), resume=options.resume)
+    callback.on_run_begin(config, None if folder is None else folder.path, engine)
+    stopped: RunStopped | None = None
+    try:
+        for finished in simulator.rounds(state):
+            recorder.add(finished)
+            callback.on_round_end(config, finished.record)
+    except RunStopped as stop:
+        stop.history = recorder.history
+        stopped = stop
+    finally:
+        recorder.checkpoint()
+    result, summary = recorder.finish(
+        simulator.method, simulator.model, stopped, engine=str(engine), partition_notes=list(prepared.notes)
+    )
+    callback.on_run_end(config, summary)
+    if stopped is not None:
+        raise stopped
+    return result
+
+
+def load(path: str | Path) -> Result:
+    """Read a run that has ended back from its folder.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+
+    Returns
+    -------
+    Result
+        The history and the models.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder holds no run, another version wrote it, or the run has not ended.
+    """
+    folder = RunFolder(path)
+    blank = build_blank_model(folder.config())
+    model, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
+    return Result(folder.history(), model.eval(), output.eval())

@@ -1,0 +1,136 @@
+"""A run on Flower's nodes: its state between rounds, its nodes, and its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fedtaco.client import dry_run
+from fedtaco.cohort import Instructions, Phase
+from fedtaco.errors import RunStopped
+from fedtaco.flower.exchange import PAUSE, Exchange
+from fedtaco.flower.log import log
+from fedtaco.flower.node_registry import NodeRegistry
+from fedtaco.flower.open_round import OpenRound
+from fedtaco.methods import NamedTensors
+from fedtaco.models import FlatModel
+from fedtaco.runs.recorder import Recorder
+from fedtaco.server import RunState, Server
+
+LOG_EVERY = 10.0
+"""Seconds between two log lines while nodes are awaited."""
+
+
+@dataclass(frozen=True)
+class NodePolicy:
+    """What a run requires of its nodes."""
+
+    method: str
+    """The method as nodes find it: a name, or ``package.module:Class``."""
+    min_train_nodes: int
+    min_available_nodes: int
+    weighted_by_key: str | None
+
+
+@dataclass
+class Deployment:
+    """A run between two rounds, or in one."""
+
+    policy: NodePolicy
+    settings: Mapping[str, Any]
+    """The settings that nodes receive."""
+    server: Server
+    model: FlatModel
+    recorder: Recorder
+    exchange: Exchange
+    state: RunState
+    nodes: NodeRegistry
+    _templates: dict[Phase, NamedTensors] = field(default_factory=dict)
+    _turned_away: set[int] = field(default_factory=set)
+
+    @property
+    def run(self) -> str:
+        """Identifies the run, also after a resume."""
+        return str(self.recorder.ran_by["run"])
+
+    def open_round(self) -> OpenRound:
+        """Choose the cohort of the next round, once enough nodes are connected."""
+        return OpenRound(self, self._await_cohort().tolist())
+
+    def close_round(self, opened: OpenRound, accuracy: float | None, loss: float | None) -> None:
+        """Record a round that was concluded, and write a checkpoint."""
+        self.recorder.extra = self.nodes.to_arrays()
+        self.recorder.add(opened.finish(accuracy, loss))
+
+    def finish(self, stopped: RunStopped | None) -> None:
+        """Write the model of the last recorded round, and how the run ended."""
+        engine = f"flower, on {self.nodes.places} nodes"
+        notes: dict[str, Any] = {"engine": engine, "partition_notes": [], "nodes": self.nodes.nodes}
+        self.recorder.finish(self.server.method, self.model, stopped, **notes)
+
+    def message(self, content: RecordDict, client: int, kind: str, number: int) -> Message:
+        """Return a message of a round to a client, which expires when its reply is no longer awaited."""
+        return Message(content, self.nodes.nodes[client], kind, ttl=self.exchange.timeout, group_id=str(number))
+
+    def arrays(self) -> ArrayRecord:
+        """Return the global model as Flower's users know it."""
+        return ArrayRecord(self.model.to_module(self.state.server.weights, self.state.buffers).state_dict())
+
+    def present_clients(self, grid: Grid) -> list[int]:
+        """Return the clients that are connected and not expelled."""
+        present = self.nodes.connected_mask(grid.get_node_ids()) & ~self.state.trust["expelled"]
+        return torch.nonzero(present).flatten().tolist()
+
+    def upload_template(self, instructions: Instructions) -> NamedTensors:
+        """Return the names, shapes and types of what an honest client sends, buffers included."""
+        if instructions.phase not in self._templates:
+            method, constants = self.server.method, self.server.constants
+            memory = method.client_memory(instructions.broadcast.start, constants)
+            upload, _ = dry_run(method, instructions, constants, memory)
+            buffers = {"buffers": instructions.buffers} if instructions.buffers.numel() else {}
+            shapes = {name: tensor.to("meta") for name, tensor in {**upload, **buffers}.items()}
+            self._templates[instructions.phase] = shapes
+        return self._templates[instructions.phase]
+
+    def _await_cohort(self) -> Tensor:
+        chosen = torch.empty(0)
+
+        def enough(connected: list[int]) -> bool:
+            nonlocal chosen
+            for node in set(self.nodes.admit(connected)) - self._turned_away:
+                self._turned_away.add(node)
+                log.warning("Node %d takes no part: the run is for %d clients (clients=).", node, self.nodes.places)
+            here, stays = self.nodes.connected_mask(connected), ~self.state.trust["expelled"]
+            chosen = self.server.choose_cohort(self.state, here)
+            wanted = min(self.policy.min_train_nodes, int(stays.sum()))
+            needed = min(self.policy.min_available_nodes, int(stays.sum()))
+            return int((here & stays).sum()) >= needed and len(chosen) >= wanted
+
+        wait_for_nodes(self.exchange, enough, self.policy.min_available_nodes)
+        return chosen
+
+
+def wait_for_nodes(exchange: Exchange, enough: Callable[[list[int]], bool], wanted: int) -> list[int]:
+    """Wait until enough nodes are connected, with a log line now and then; return them."""
+    deadline, next_log = monotonic() + exchange.timeout, 0.0
+    while True:
+        connected = sorted(exchange.grid.get_node_ids())
+        if enough(connected):
+            return connected
+        if monotonic() > deadline:
+            raise RunStopped(
+                f"Only {len(connected)} nodes were connected after {exchange.timeout:g} seconds, or nodes that have no "
+                f"part in this run; {wanted} are wanted (min_available_nodes). With a checkpoint, the same run "
+                "continues where it stopped."
+            )
+        if monotonic() >= next_log:
+            log.info("Waiting for nodes: %d connected, %d wanted.", len(connected), wanted)
+            next_log = monotonic() + LOG_EVERY
+        sleep(PAUSE)

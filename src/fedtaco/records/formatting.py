@@ -1,0 +1,33 @@
+"""How numbers are written for people, in tables, pages and messages."""
+
+from __future__ import annotations
+
+
+def format_count(mean: float) -> str:
+    """Format a mean of whole numbers, with one decimal if it is not whole.
+
+    >>> format_count(1234.0), format_count(16.75)
+    ('1234', '16.8')
+    """
+    return f"{mean:.1f}".removesuffix(".0")
+
+
+def format_target(target: float) -> str:
+    """Format a target accuracy as it was set.
+
+    >>> format_target(0.7), format_target(0.785)
+    ('70%', '78.5%')
+    """
+    return f"{100 * target:g}%"
+
+
+def format_mean(mean: float | None, deviation: float | None = None, digits: int = 1, scale: float = 1.0) -> str:
+    """Format a mean and, if there is one, the standard deviation; a missing mean is a dash.
+
+    >>> format_mean(0.8467, 0.0123, scale=100), format_mean(0.5, digits=2), format_mean(None)
+    ('84.7 ± 1.2', '0.50', '–')
+    """
+    if mean is None:
+        return "–"
+    spread = "" if deviation is None else f" ± {scale * deviation:.{digits}f}"
+    return f"{scale * mean:.{digits}f}{spread}"

@@ -1,0 +1,39 @@
+"""What is measured of each client in each round: the one place where such a quantity is declared.
+
+Records, run folders, heat maps and the report's menu all follow this list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number that is recorded for each upload."""
+
+    name: str
+    """Key in ``clients.jsonl``."""
+    symbol: str
+    """Short name, for tooltips."""
+    title: str
+    """Entry in the report's menu."""
+    measure: Callable[[Any], Any]
+    """From the round's :class:`~fedtaco.methods.Uploads` to a tensor with one number per upload."""
+    unused: float | None = None
+    """Value for a client whose upload was not used."""
+    scale: Literal["run", "all-runs", "signed"] = "run"
+    """Colour scale of the heat map: from 0 to the highest value of the run, of all runs, or from -1 to 1."""
+
+
+QUANTITIES: tuple[Quantity, ...] = (
+    Quantity("alpha", "α", "α, TACO's coefficient", lambda uploads: uploads.geometry.alpha, scale="all-runs"),
+    Quantity(
+        "cosine", "cosine", "cosine with the mean upload", lambda uploads: uploads.geometry.cosines, scale="signed"
+    ),
+    Quantity("norm", "norm", "norm of the upload", lambda uploads: uploads.geometry.norms),
+    Quantity("weight", "weight", "weight in the aggregate", lambda uploads: uploads.aggregation_weights, unused=0.0),
+)
+"""Every quantity, in the order of the report's menu."""

@@ -1,0 +1,163 @@
+"""Summaries: one run in a few numbers, and the runs of each method together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from fedtaco.records.detection import expulsions, freeloader_weight, summarize_detection
+from fedtaco.records.formatting import format_count
+from fedtaco.records.history import History, RoundRecord
+from fedtaco.records.partition import PartitionRecord
+
+DETECTION_COUNTS = ("freeloaders", "caught", "wronged")
+FAILURE = 0.9
+"""A run whose final accuracy is below this fraction of the target has failed (×)."""
+
+
+def summarize(history: History, target: float, partition: PartitionRecord) -> dict[str, Any]:
+    """Return the figures of a history that ``summary.json`` contains."""
+    accuracies = [record.accuracy for record in history if record.accuracy is not None]
+    chosen = _best_by_validation(history)
+    return {
+        "rounds": len(history),
+        "final_accuracy": history.final_accuracy,
+        "best_accuracy": max(accuracies, default=None),
+        "last_five_accuracy": fmean(accuracies[-5:]) if accuracies else None,
+        "output_accuracy": history.rounds[-1].output_accuracy if history.rounds else None,
+        "validation_accuracy": history.rounds[-1].validation_accuracy if history.rounds else None,
+        "chosen_round": None if chosen is None else chosen.round,
+        "chosen_validation_accuracy": None if chosen is None else chosen.validation_accuracy,
+        "chosen_accuracy": None if chosen is None else chosen.accuracy,
+        "worst_tenth_accuracy": worst_tenth(client_accuracies(history.rounds[-1], partition))
+        if history.rounds
+        else None,
+        "target": target,
+        "rounds_to_target": history.rounds_to(target),
+        "seconds_to_target": history.seconds_to(target),
+        "client_seconds": history.client_seconds[-1] if history.is_timed else None,
+        "wall_seconds": sum(record.wall_seconds for record in history),
+        "alpha": mean_alpha(history, partition.kinds),
+        "dropped_uploads": sum(len(record.dropped) for record in history),
+        "expelled": sorted({record.client for record in history.clients if record.expelled}),
+        "detection": summarize_detection(expulsions(history), partition, freeloader_weight(history, partition)),
+    }
+
+
+def _best_by_validation(history: History) -> RoundRecord | None:
+    """Return the first round with the best validation accuracy; ``None`` if nothing was held out."""
+    judged = [record for record in history if record.validation_accuracy is not None]
+    return max(judged, key=lambda record: record.validation_accuracy or 0.0, default=None)
+
+
+def client_accuracies(record: RoundRecord, partition: PartitionRecord) -> list[float] | None:
+    """Return the expected accuracy of each honest client: test accuracy by class, weighted by its own labels."""
+    if record.class_accuracy is None:
+        return None
+    known = [(place, value) for place, value in enumerate(record.class_accuracy) if value is not None]
+    columns, values = [place for place, _ in known], np.array([value for _, value in known])
+    honest = [client for client in range(len(partition.label_counts)) if client not in partition.freeloaders]
+    counts = partition.label_counts[np.ix_(honest, columns)]
+    return [float(own @ values / own.sum()) for own in counts if own.sum() > 0]
+
+
+def worst_tenth(accuracies: Sequence[float] | None) -> float | None:
+    """Return the mean over the tenth of the clients (at least one) with the lowest accuracy.
+
+    >>> worst_tenth([0.9, 0.1, 0.5])
+    0.1
+    """
+    return fmean(sorted(accuracies)[: max(1, len(accuracies) // 10)]) if accuracies else None
+
+
+def mean_alpha(history: History, kinds: Sequence[str]) -> dict[str, float]:
+    """Return the mean α over rounds and the clients of each kind."""
+    gathered: dict[str, list[float]] = {}
+    for record in history.clients:
+        alpha = record.quantities["alpha"]
+        if alpha is not None:
+            gathered.setdefault(kinds[record.client], []).append(alpha)
+    return {kind: fmean(values) for kind, values in sorted(gathered.items())}
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """One method over several seeds; ``None`` stands for a figure that is not available."""
+
+    method: str
+    seeds: int
+    accuracy: float | None
+    accuracy_deviation: float | None
+    rounds_to_target: str
+    """A mean; ``N+`` if a seed did not reach it in N rounds, ``×`` if one failed, ``–`` without a test set."""
+    client_seconds: float | None
+    """``None`` if the engine ran several clients at once."""
+    worst_tenth_accuracy: float | None
+    alpha: Mapping[str, float]
+    output_accuracy: float | None
+    """Accuracy of the model that the method returns, if that is not the global model (TACO's z)."""
+    stopped: int
+    """Number of seeds that diverged; the means leave them out."""
+    dropped_uploads: int
+    freeloaders: int
+    caught: int
+    """Number of freeloaders that were expelled."""
+    wronged: int
+    """Number of honest clients that were expelled."""
+
+    @property
+    def reached_target(self) -> bool:
+        """Whether every seed reached the target."""
+        return self.rounds_to_target[-1].isdecimal()
+
+
+def summarize_methods(summaries: Sequence[Mapping[str, Any]]) -> list[MethodSummary]:
+    """Return one summary per method, in the order in which methods appear."""
+    by_method: dict[str, list[Mapping[str, Any]]] = {}
+    for summary in summaries:
+        by_method.setdefault(summary["method"], []).append(summary)
+    return [_row(method, runs) for method, runs in by_method.items()]
+
+
+def _row(method: str, runs: list[Mapping[str, Any]]) -> MethodSummary:
+    finished = [run for run in runs if run["stopped"] is None]
+    accuracies = [run["final_accuracy"] for run in finished if run["final_accuracy"] is not None]
+    groups = {group for run in runs for group in run["alpha"]}
+    return MethodSummary(
+        method=method,
+        seeds=len(runs),
+        accuracy=fmean(accuracies) if accuracies else None,
+        accuracy_deviation=stdev(accuracies) if len(accuracies) > 1 else None,
+        rounds_to_target=_rounds_to_target(runs),
+        client_seconds=_mean([run["client_seconds"] for run in finished]),
+        worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
+        alpha={group: fmean(run["alpha"][group] for run in runs if group in run["alpha"]) for group in sorted(groups)},
+        output_accuracy=_mean([run["output_accuracy"] for run in finished]),
+        stopped=len(runs) - len(finished),
+        dropped_uploads=sum(run["dropped_uploads"] for run in runs),
+        **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS},
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _failed(run: Mapping[str, Any]) -> bool:
+    return run["final_accuracy"] is not None and run["final_accuracy"] < FAILURE * run["target"]
+
+
+def _rounds_to_target(runs: list[Mapping[str, Any]]) -> str:
+    if any(run["stopped"] is not None or _failed(run) for run in runs):
+        return "×"
+    if all(run["final_accuracy"] is None for run in runs):
+        return "–"
+    reached = [run["rounds_to_target"] for run in runs]
+    if None in reached:
+        return f"{max(run['rounds'] for run in runs)}+"
+    return format_count(fmean(reached))

@@ -1,0 +1,53 @@
+"""Expelled clients and dropped uploads, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedtaco.report.legend import count
+from fedtaco.report.method_runs import MethodRuns
+from fedtaco.report.run_reader import RunData
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a client in a run."""
+
+    run: str
+    """Method and seed, such as "taco, seed 0"."""
+    client: int
+    text: str
+
+
+def build_expulsions(method: MethodRuns, run: RunData) -> list[Event]:
+    """Return one event per expelled client, by round."""
+    decisions = [decision for record in run.history for decision in record.decisions]
+    reasons = {decision.client: decision for decision in decisions if decision.action == "expelled"}
+    freeloaders = run.partition.freeloaders
+    events = []
+    for client, line in sorted(run.heat.expelled.items(), key=lambda item: (item[1]["round"], item[0])):
+        text = f"Client {client}, after round {line['round']}: {count(line['strikes'], 'strike')}"
+        if why := reasons.get(client):
+            text += f"; {why.reason} ({why.test} {why.score:.2g}, threshold {why.threshold:.2g})"
+        kind = "" if not freeloaders else " A freeloader." if client in freeloaders else " Not a freeloader."
+        events.append(Event(method.run_name(run), client, f"{text}.{kind}"))
+    return events
+
+
+def build_dropped(method: MethodRuns, run: RunData) -> list[Event]:
+    """Return one event per client and reason for which uploads were dropped."""
+    rounds_of: dict[tuple[int, str], list[int]] = {}
+    for record in run.history:
+        for client, reason in record.dropped.items():
+            rounds_of.setdefault((client, reason), []).append(record.round)
+    return [
+        Event(method.run_name(run), client, f"Client {client}, {_format_rounds(rounds)}: {reason}.")
+        for (client, reason), rounds in sorted(rounds_of.items())
+    ]
+
+
+def _format_rounds(rounds: Sequence[int]) -> str:
+    listed = ", ".join(map(str, rounds[:8]))
+    more = f" and {len(rounds) - 8} more" if len(rounds) > 8 else ""
+    return f"round{'' if len(rounds) == 1 else 's'} {listed}{more}"

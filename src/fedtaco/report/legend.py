@@ -1,0 +1,80 @@
+"""The legend of a results table, for the HTML page and the terminal alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from fedtaco.records.formatting import format_mean
+from fedtaco.records.summary import MethodSummary
+
+
+def explain_results(
+    summaries: Sequence[MethodSummary],
+    *,
+    rounds: int | None = None,
+    reference: str | None = None,
+    partition_notes: Iterable[str] = (),
+) -> list[str]:
+    """Return sentences that explain the columns and marks of a results table, and what happened in the runs.
+
+    Parameters
+    ----------
+    summaries
+        The rows of the table.
+    rounds
+        Number of rounds, if all runs have the same.
+    reference
+        Method that the others are compared with; ``None`` if the table has no such column.
+    partition_notes
+        Remarks on the partition, as run summaries contain them; each is given once.
+    """
+    marks = {row.rounds_to_target for row in summaries}
+    groups = {group for row in summaries for group in row.alpha}
+    seeds = max((row.seeds for row in summaries), default=0)
+    over_seeds = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    last = "the last round" if rounds is None else count(rounds, "round")
+    sentences = {
+        f"Final accuracy: on the test set in %, after {last}{over_seeds}.": True,
+        f"Difference to {reference}: in percentage points, over the seeds that both methods finished, with the 95 % "
+        "confidence interval of its mean in brackets.": reference is not None,
+        "Worst tenth: mean accuracy of the tenth of the clients with the lowest accuracy, each by its own mix of "
+        "labels.": True,
+        "N+: the target was not reached within N rounds.": any(mark.endswith("+") for mark in marks),
+        "×: a run diverged, or ended below nine tenths of the target.": "×" in marks,
+        "Client seconds: compute time of each round's slowest client, summed over rounds; they are comparable only if "
+        "runs do not compete for the processor, as with --engine serial.": any(
+            row.client_seconds is not None for row in summaries
+        ),
+        "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload agrees with the "
+        "others.": bool(groups),
+        "A, B, C: groups of clients, from one-sided labels (A) to balanced ones (C).": groups >= {"A", "B", "C"},
+    }
+    events = [f"{row.method}: {'; '.join(own)}." for row in summaries if (own := list(_events(row)))]
+    return [*(text for text, applies in sentences.items() if applies), *events, *sorted(set(partition_notes))]
+
+
+def _events(row: MethodSummary) -> Iterator[str]:
+    if 0 < row.stopped < row.seeds:
+        yield f"{row.stopped} of {row.seeds} seeds diverged (excluded from the means)"
+    if row.output_accuracy is not None:
+        yield f"its own output z has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
+    if row.freeloaders:
+        caught = f"{row.caught} of {count(row.freeloaders, 'misbehaving client')}"
+        yield f"{caught} and {count(row.wronged, 'honest client')} were expelled"
+    elif row.wronged:
+        yield f"{count(row.wronged, 'client')} {_was(row.wronged)} expelled"
+    if row.dropped_uploads:
+        yield f"{count(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def count(number: int, noun: str) -> str:
+    """Format a number of things.
+
+    >>> count(1, "upload"), count(3000, "upload")
+    ('1 upload', '3,000 uploads')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

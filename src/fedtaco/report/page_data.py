@@ -1,0 +1,135 @@
+"""Everything that a report shows, as plain data of bounded size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fedtaco.errors import InvalidInput
+from fedtaco.records import QUANTITIES, RunFolder
+from fedtaco.report.client_maps import build_client_map, build_partitions
+from fedtaco.report.curves import build_curves, is_timed
+from fedtaco.report.events import build_dropped, build_expulsions
+from fedtaco.report.legend import explain_results
+from fedtaco.report.method_runs import MethodRuns, format_setting, group_by_method, varying_settings
+from fedtaco.report.results import build_rows
+from fedtaco.report.run_reader import RunData, read_run
+
+SIDE = 120
+"""Maximum number of rows and columns of a heat map."""
+CELLS = 25 * SIDE**2
+"""Maximum number of cells in the heat maps of all runs together; with more runs, each has fewer."""
+
+PageData = dict[str, Any]
+ReportProgress = Callable[[int, int], None]
+"""Called with the number of rounds read so far and the number of all rounds."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Ignore the progress."""
+
+
+def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = no_progress) -> PageData:
+    """Read runs and return everything that a report shows.
+
+    Parameters
+    ----------
+    folders
+        Runs of one dataset, finished or not; a folder that is named twice counts once.
+    on_progress
+        Called while records are read.
+
+    Raises
+    ------
+    InvalidInput
+        If a run cannot be read, or runs are of several datasets.
+    """
+    runs = _read_runs(folders, on_progress)
+    methods = group_by_method(runs)
+    ordered = [(index, method, run) for index, method in enumerate(methods) for run in method.runs]
+    common = _common_settings(runs)
+    partitions, partition_of = build_partitions([run for _, _, run in ordered])
+    results, reference = build_rows(methods)
+    return {
+        "dataset": runs[0].config["dataset"],
+        "target": common.get("target"),
+        "rounds": max(run.rounds for run in runs),
+        "seeds": max(len(method.runs) for method in methods),
+        "clients": common.get("clients"),
+        "partition": common.get("partition"),
+        "methods": [{"name": method.name, "curves": build_curves(method)} for method in methods],
+        "timed": any(is_timed(method) for method in methods),
+        "results": results,
+        "reference": reference,
+        "legend": explain_results(
+            [row.summary for row in results],
+            rounds=common.get("rounds"),
+            reference=reference,
+            partition_notes=[note for run in runs for note in run.summary["partition_notes"]],
+        ),
+        "quantities": [
+            {"name": one.name, "symbol": one.symbol, "title": one.title, "scale": one.scale} for one in QUANTITIES
+        ],
+        "partitions": partitions,
+        "runs": [build_client_map(index, method, run, partition_of[run]) for index, method, run in ordered],
+        "expulsions": [event for _, method, run in ordered for event in build_expulsions(method, run)],
+        "dropped": [event for _, method, run in ordered for event in build_dropped(method, run)],
+        "settings": {name: format_setting(value) for name, value in common.items()},
+        "own_settings": [_own_settings(method, common) for method in methods],
+        "versions": _versions(runs),
+    }
+
+
+def _read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> list[RunData]:
+    distinct = {folder.path.resolve(): folder for folder in folders}.values()
+    configs = [folder.config() for folder in distinct]
+    datasets = sorted({str(config.get("dataset")) for config in configs})
+    if len(datasets) > 1:
+        raise InvalidInput(
+            f"The runs are of the datasets {', '.join(datasets)}; a report shows one: name the runs of one dataset."
+        )
+    side = max(SIDE // 5, min(SIDE, math.isqrt(CELLS // len(configs))))
+    total = sum(config.get("rounds", 0) for config in configs)
+    runs: list[RunData] = []
+
+    def advance(latest_round: int) -> None:
+        on_progress(sum(run.config["rounds"] for run in runs) + latest_round, total)
+
+    for folder in distinct:
+        runs.append(read_run(folder, side, advance))
+    return runs
+
+
+def _common_settings(runs: Sequence[RunData]) -> dict[str, Any]:
+    settings = [run.settings for run in runs]
+    varied = set(varying_settings(settings))
+    return {name: value for name, value in settings[0].items() if name not in varied}
+
+
+def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
+    """Return the settings in which a method differs from others, and how its runs were made and ended."""
+    own = method.runs[0].settings
+    engines = dict.fromkeys(_engine(run) for run in method.runs)
+    stops = dict.fromkeys(f"seed {run.seed}: {run.summary['stopped']}" for run in method.runs if run.summary["stopped"])
+    return {
+        "method": method.name,
+        "seeds": ", ".join(str(run.seed) for run in method.runs),
+        "own settings": ", ".join(f"{name}={format_setting(own[name])}" for name in own if name not in common) or "–",
+        "engine": "; ".join(engines),
+        "state": " ".join([method.status or "finished", *stops]),
+    }
+
+
+def _engine(run: RunData) -> str:
+    ran_by = run.config.get("ran_by", {})
+    name, reason = ran_by.get("engine", run.config.get("engine", "unknown")), ran_by.get("reason")
+    stacks = f" (stacks of {ran_by['chunk']} clients)" if "chunk" in ran_by else ""
+    return f"{name}{stacks}: {reason}" if reason else f"{name}{stacks}"
+
+
+def _versions(runs: Sequence[RunData]) -> dict[str, str]:
+    return {
+        name: ", ".join(sorted({version for run in runs for version in run.versions[name] or ["not recorded"]}))
+        for name in runs[0].versions
+    }

@@ -1,0 +1,147 @@
+"""Find run folders and read what a report needs of them, without holding all client records in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtaco.errors import InvalidInput
+from fedtaco.records import History, PartitionRecord, RoundRecord, RunFolder
+from fedtaco.records.detection import summarize_detection
+from fedtaco.records.files import read_lines, reading
+from fedtaco.records.summary import summarize, summarize_methods
+from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
+
+MEASURES = ("accuracy", "validation_accuracy")
+REQUIRED = {"method", "dataset", "partition", "clients", "rounds", "seed", "target", "parameters"}
+VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
+NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "seed", "method", "parameters"}
+
+
+def find_runs(path: Path) -> list[RunFolder]:
+    """Return the run folder at ``path``, or all run folders below it.
+
+    Returns
+    -------
+    list of RunFolder
+        Sorted by path; numbers in it are compared as numbers, so that ``seed2`` precedes ``seed10``.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder does not exist or holds no runs.
+    """
+    if not path.is_dir():
+        raise InvalidInput(f"There is no folder {path}.")
+    found = sorted({config.parent for config in path.rglob("config.toml")}, key=_natural_key)
+    if not found:
+        raise InvalidInput(f"There is no run in {path}: no folder in it has a config.toml.")
+    return [RunFolder(folder) for folder in found]
+
+
+def _natural_key(path: Path) -> list[Any]:
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """What a report needs of one run."""
+
+    config: dict[str, Any]
+    versions: dict[str, list[str]]
+    """Versions of fedtaco and its dependencies; several if the run was resumed under another version."""
+    is_finished: bool
+    summary: dict[str, Any]
+    """How the run ended, or the same figures of the rounds so far."""
+    measures: dict[str, Floats]
+    """Accuracies of each round; nan if not measured."""
+    seconds: Floats
+    """Seconds of each round's slowest client; nan if not measured."""
+    history: History
+    """Records of the rounds; those of the clients are in ``heat``."""
+    partition: PartitionRecord
+    heat: HeatMap
+
+    @property
+    def rounds(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings and parameters except method and seed."""
+        own = {name: value for name, value in self.config.items() if name not in NOT_SETTINGS}
+        return {**own, **self.config["parameters"]}
+
+
+def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -> RunData:
+    """Read a run folder.
+
+    Parameters
+    ----------
+    folder
+        The run, finished or not.
+    side
+        Maximum number of rows and columns of the heat map.
+    on_progress
+        Called with the number of the latest round read.
+
+    Raises
+    ------
+    InvalidInput
+        If a file is damaged or was written by another version of fedtaco.
+    """
+    with reading(folder.path / "config.toml"):
+        config = folder.config()
+        missing = sorted(REQUIRED - set(config))
+        if missing:
+            raise KeyError(", ".join(missing))
+        versions = _versions(config)
+    with reading(folder.path / "rounds.jsonl") as path:
+        history = History([RoundRecord.from_row(row) for row in read_lines(path)])
+        measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
+        seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
+    partition = folder.partition()
+    with reading(folder.path / "clients.jsonl"):
+        rows = RowBins.of(partition.groups, len(partition.label_counts), side)
+        heat = HeatMap(rows, ColumnBins(len(history), side))
+        heat.fill(folder.client_rows(), on_progress)
+    with reading(folder.path / "summary.json"):
+        ended = folder.summary()
+        summary = ended or _summary_so_far(config, history, partition, heat)
+        summarize_methods([summary])  # reports a missing key as damage to this file
+    return RunData(config, versions, ended is not None, summary, measures, seconds, history, partition, heat)
+
+
+def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the recorded versions.
+
+    >>> _versions({"fedtaco": "0.1.0", "ran_by": {"versions": [{"torch": "2.12"}, {"torch": "2.13"}]}})
+    {'fedtaco': ['0.1.0'], 'schema': [], 'python': [], 'torch': ['2.12', '2.13'], 'numpy': []}
+    """
+    sources = [config, *config.get("ran_by", {}).get("versions", [])]
+    return {name: [str(one[name]) for one in sources if name in one] for name in VERSIONED}
+
+
+def _summary_so_far(
+    config: dict[str, Any], history: History, partition: PartitionRecord, heat: HeatMap
+) -> dict[str, Any]:
+    """Return the figures of an unfinished run that its summary would contain."""
+    expelled = {client: line["round"] for client, line in heat.expelled.items()}
+    return {
+        **summarize(history, config["target"], partition),
+        "method": config["method"],
+        "alpha": heat.mean_alpha(partition.kinds),
+        "expelled": sorted(expelled),
+        "detection": summarize_detection(expelled, partition, None),
+        "partition_notes": [],
+        "stopped": None,
+    }

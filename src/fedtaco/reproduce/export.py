@@ -1,0 +1,79 @@
+"""Write a reproduction as CSV, LaTeX and figures."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from fedtaco.reproduce.figures import draw_figure
+from fedtaco.reproduce.results import CellResult, Reproduction
+from fedtaco.reproduce.tables import build_table
+
+COMMANDS = (r"\%", r"\_", "--", r"$\pm$", r"$\times$", r"$\circ$", r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$")
+LATEX = dict(zip("%_–±×○αγκλ", COMMANDS, strict=True))
+"""LaTeX for characters of the tables."""
+
+
+def export(reproduction: Reproduction, folder: Path) -> list[Path]:
+    """Write a table and a figure into a folder.
+
+    Returns
+    -------
+    list of Path
+        A CSV, a LaTeX, an SVG and a PNG file, named after the reproduction.
+    """
+    stem = folder / reproduction.name
+    write_csv(reproduction, stem.with_suffix(".csv"))
+    write_latex(reproduction, stem.with_suffix(".tex"))
+    return [stem.with_suffix(".csv"), stem.with_suffix(".tex"), *draw_figure(reproduction, stem)]
+
+
+def write_csv(reproduction: Reproduction, path: Path) -> None:
+    """Write one row per cell with its unformatted numbers; for ``alpha`` and ``thresholds``, the table."""
+    if reproduction.shows in ("alpha", "thresholds"):
+        table = build_table(reproduction)
+        rows: list[dict[str, object]] = [dict(zip(table.headers, row, strict=True)) for row in table.rows]
+    else:
+        rows = [_numbers(cell) for cell in reproduction.cells]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _numbers(cell: CellResult) -> dict[str, object]:
+    ours = cell.ours
+    return {
+        "panel": cell.panel,
+        "variant": cell.variant,
+        "seeds": len(cell.summaries),
+        "accuracy": ours and ours.accuracy,
+        "deviation": ours and ours.accuracy_deviation,
+        "rounds_to_target": ours and ours.rounds_to_target,
+        "round_seconds": cell.seconds,
+        "seconds_to_target": cell.seconds_to_target,
+        "paper": cell.paper,
+    }
+
+
+def write_latex(reproduction: Reproduction, path: Path) -> None:
+    """Write a table that uses LaTeX's booktabs package."""
+    table = build_table(reproduction)
+    header, *body = (" & ".join(map(_latex, row)) + r" \\" for row in [table.headers, *table.rows])
+    lines = [
+        r"\begin{table}",
+        rf"\caption{{{_latex(reproduction.caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(table.headers) - 1)}}}",
+        r"\toprule",
+        header,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _latex(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in text)

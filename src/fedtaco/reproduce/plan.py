@@ -1,0 +1,150 @@
+"""What is run for a table or figure of the paper, at full or reduced scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtaco.errors import InvalidInput, unknown
+from fedtaco.experiment.config import resolve_config
+from fedtaco.reproduce.presets import Panel, Preset, Variant
+from fedtaco.runs.settings import ExperimentConfig
+
+SCALES = ("smoke", "small", "full")
+FULL_SEEDS = 3
+VIEWS_WITHOUT_RUNS = ("update-time", "round-time")
+"""Views that need only the seconds of a round."""
+VIEWS_WITHOUT_SECONDS = ("accuracy", "rounds", "alpha", "thresholds")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the paper's settings is run.
+
+    Parameters
+    ----------
+    name
+        ``full``: the paper's rounds and local steps, three seeds. ``small``: a fifth of both, one seed.
+        ``smoke``: two rounds of three steps, one seed.
+    seeds, rounds, local_steps
+        Values to use instead.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such scale, or ``seeds`` is less than one.
+    """
+
+    name: str = "full"
+    seeds: int | None = None
+    rounds: int | None = None
+    local_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in SCALES:
+            raise unknown("scale", self.name, SCALES)
+        if self.seed_count < 1:
+            raise InvalidInput(f"seeds is {self.seed_count}; it must be at least 1.")
+
+    @property
+    def seed_count(self) -> int:
+        default = FULL_SEEDS if self.name == "full" else 1
+        return default if self.seeds is None else self.seeds
+
+    def training_length(self, full: ExperimentConfig) -> dict[str, int]:
+        """Return the rounds and local steps to run instead of those of the paper's configuration."""
+        rounds, steps = {
+            "full": (full["rounds"], full["local_steps"]),
+            "small": (max(5, full["rounds"] // 5), max(10, full["local_steps"] // 5)),
+            "smoke": (2, 3),
+        }[self.name]
+        return {
+            "rounds": rounds if self.rounds is None else self.rounds,
+            "local_steps": steps if self.local_steps is None else self.local_steps,
+        }
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One cell of a table or figure, with a configuration for each seed."""
+
+    panel: Panel
+    variant: Variant
+    configs: list[ExperimentConfig]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.panel.name, self.variant.name
+
+    def folder(self, config: ExperimentConfig) -> Path:
+        """Return the folder of a run, relative to that of the reproduction."""
+        variant = self.variant.name.replace(" ", "")
+        return Path(self.panel.name.replace(" ", "-")) / f"{variant}-seed{config['seed']}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is run for a table or figure."""
+
+    preset: Preset
+    cells: list[PlannedCell]
+    reductions: list[str]
+    """For each panel that differs from the paper's settings, in what."""
+    measured: bool
+    """Whether seconds are those of the whole runs."""
+
+    @property
+    def runs(self) -> list[tuple[ExperimentConfig, Path]]:
+        """The whole runs with their folders; empty if a few rounds need only be timed."""
+        if self.preset.shows in VIEWS_WITHOUT_RUNS and not self.measured:
+            return []
+        return [(config, cell.folder(config)) for cell in self.cells for config in cell.configs]
+
+    @property
+    def needs_timing(self) -> bool:
+        """Whether a few rounds are timed besides the whole runs."""
+        return self.preset.shows not in VIEWS_WITHOUT_SECONDS and not self.measured
+
+
+def plan_reproduction(preset: Preset, scale: Scale, *, measured: bool = False) -> Plan:
+    """Plan the runs of a table or figure.
+
+    Parameters
+    ----------
+    preset
+        The table or figure.
+    scale
+        How much of the paper's settings to run.
+    measured
+        Whether to take seconds from the whole runs, which are then serial; otherwise they come from a
+        short run in which the methods take turns.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting is not valid.
+    """
+    cells, reductions = [], []
+    engine = {"engine": "serial"} if measured else {}
+    for panel in preset.panels:
+        for variant in panel.variants:
+            full = _config(panel, variant, engine)
+            length = scale.training_length(full)
+            configs = [_config(panel, variant, {**engine, **length, "seed": seed}) for seed in range(scale.seed_count)]
+            cells.append(PlannedCell(panel, variant, configs))
+        paper = {"rounds": full["rounds"], "local_steps": full["local_steps"]}
+        changes = [
+            f"{length[name]} instead of {paper[name]} {name.replace('_', ' ')}"
+            for name in paper
+            if length[name] != paper[name]
+        ]
+        if changes:
+            reductions.append(f"{panel.name}: {', '.join(changes)}")
+    return Plan(preset, cells, reductions, measured)
+
+
+def _config(panel: Panel, variant: Variant, settings: Mapping[str, Any]) -> ExperimentConfig:
+    own = {"method": variant.method, "parameters": dict(variant.parameters)}
+    return resolve_config(**{**panel.settings, **settings, **own})

@@ -1,0 +1,84 @@
+"""What came out of a table or figure of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from fedtaco.records.detection import Rates
+from fedtaco.records.summary import MethodSummary, summarize_methods
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Results of one variant in one panel, and the paper's."""
+
+    panel: str
+    variant: str
+    local_steps: int
+    summaries: Sequence[Mapping[str, Any]]
+    """Summary of the run of each seed."""
+    curves: Sequence[Sequence[float | None]]
+    """Accuracy after each round, for each seed."""
+    round_seconds: Sequence[float]
+    """Seconds of the slowest client, for several rounds."""
+    paper: Any
+    """The paper's number or numbers; ``None`` if it gives none."""
+    threshold_rates: Sequence[Mapping[tuple[float, str], Rates]] = ()
+    """Rates of the paper's detector at each of its thresholds, for each seed."""
+
+    @property
+    def ours(self) -> MethodSummary | None:
+        return summarize_methods(self.summaries)[0] if self.summaries else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Median seconds of a round."""
+        return median(self.round_seconds) if self.round_seconds else None
+
+    @property
+    def seconds_to_target(self) -> float | None:
+        """Mean rounds to the target times the seconds of a round; ``None`` if a seed fails or does not reach it."""
+        rounds = [run["rounds_to_target"] for run in self.summaries]
+        if self.ours is None or self.ours.rounds_to_target == "×" or None in rounds or self.seconds is None:
+            return None
+        return self.seconds * fmean(rounds)
+
+    @property
+    def alpha(self) -> dict[str, list[float]]:
+        """Mean α of each kind of client, one number per seed."""
+        kinds = {kind for run in self.summaries for kind in run["alpha"]}
+        return {kind: [run["alpha"][kind] for run in self.summaries if kind in run["alpha"]] for kind in kinds}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All results of a table or figure."""
+
+    name: str
+    title: str
+    shows: str
+    cells: Sequence[CellResult]
+    reductions: Sequence[str]
+    """For each panel that differs from the paper's settings, in what."""
+    seeds: int
+
+    @property
+    def panels(self) -> list[str]:
+        return list(dict.fromkeys(cell.panel for cell in self.cells))
+
+    @property
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys(cell.variant for cell in self.cells))
+
+    def cell(self, panel: str, variant: str) -> CellResult | None:
+        return next((cell for cell in self.cells if (cell.panel, cell.variant) == (panel, variant)), None)
+
+    @property
+    def caption(self) -> str:
+        seeds = "one seed" if self.seeds == 1 else f"mean ± standard deviation over {self.seeds} seeds"
+        reduced = f"Reduced from the paper's settings: {'; '.join(self.reductions)}."
+        settings = reduced if self.reductions else "The paper's settings."
+        return f"{self.title}: ours, {seeds}; the paper's in brackets. {settings}"

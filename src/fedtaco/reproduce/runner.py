@@ -1,0 +1,72 @@
+"""Run a plan and collect its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
+from fedtaco.records import RunFolder
+from fedtaco.records.detection import threshold_rates
+from fedtaco.reproduce.plan import Plan, PlannedCell
+from fedtaco.reproduce.presets import Preset
+from fedtaco.reproduce.results import CellResult, Reproduction
+from fedtaco.reproduce.timing import time_rounds
+from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.settings import RunOptions
+
+
+def run_plan(plan: Plan, out: Path, options: RunOptions, callback: Callback) -> Reproduction:
+    """Run everything that a table or figure needs.
+
+    Parameters
+    ----------
+    plan
+        What to run.
+    out
+        Folder for the run folders.
+    options
+        How to run; with ``resume``, finished runs are not repeated.
+    callback
+        Called as runs proceed.
+
+    Returns
+    -------
+    Reproduction
+        Our results with the paper's.
+
+    Raises
+    ------
+    InvalidInput
+        If ``out`` cannot be used.
+    """
+    require_folder_for_runs(out)
+    summaries = run_all([(config, out / folder) for config, folder in plan.runs], options, callback)
+    timed = time_rounds(plan.cells, options, callback) if plan.needs_timing else {}
+    seeds = len(plan.cells[0].configs)
+    cells = [
+        _collect(plan.preset, cell, summaries[seeds * index : seeds * (index + 1)], timed.get(cell.key))
+        for index, cell in enumerate(plan.cells)
+    ]
+    return Reproduction(plan.preset.name, plan.preset.title, plan.preset.shows, cells, plan.reductions, seeds)
+
+
+def _collect(
+    preset: Preset, cell: PlannedCell, summaries: Sequence[Mapping[str, Any]], timed: list[float] | None
+) -> CellResult:
+    panel, variant = cell.key
+    folders = [RunFolder(run["folder"]) for run in summaries]
+    histories = [folder.history() for folder in folders]
+    scored = zip(histories, folders, strict=True) if preset.shows == "thresholds" else ()
+    whole = [run["client_seconds"] / run["rounds"] for run in summaries if run["client_seconds"] is not None]
+    return CellResult(
+        panel=panel,
+        variant=variant,
+        local_steps=cell.configs[0]["local_steps"],
+        summaries=summaries,
+        curves=[history.column("accuracy") for history in histories],
+        round_seconds=whole if timed is None else timed,
+        paper=preset.paper_value(variant, panel),
+        threshold_rates=[threshold_rates(history, folder.partition()) for history, folder in scored],
+    )

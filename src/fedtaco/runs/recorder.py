@@ -1,0 +1,130 @@
+"""The records of a run, on this machine or on Flower: history, run folder, checkpoints, models and summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from time import monotonic
+from typing import Any, TypeVar
+
+from fedtaco.methods import Method
+from fedtaco.models import FlatModel
+from fedtaco.records import Arrays, History, PartitionRecord, RunFolder
+from fedtaco.records.summary import summarize
+from fedtaco.runs.result import Result
+from fedtaco.runs.state_arrays import changed_memories, restore_state, shared_arrays, to_arrays
+from fedtaco.runs.versions import current_versions, record_versions
+from fedtaco.server import FinishedRound, RunState
+
+CHECKPOINT_SHARE = 0.03
+"""Fraction of a run's time that checkpoints may take; a run that is killed repeats the rounds after the last one."""
+
+State = TypeVar("State", bound=RunState)
+
+
+class Recorder:
+    """Keeps the history of a run, and everything in a folder if there is one.
+
+    Parameters
+    ----------
+    folder
+        The run folder, or ``None``.
+    config
+        The settings of the run, as the folder stores them.
+    partition
+        Which client holds which samples.
+    every_round
+        Whether to write a checkpoint after every round, instead of as often as its cost allows.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder | None,
+        config: Mapping[str, Any],
+        partition: PartitionRecord,
+        *,
+        every_round: bool = False,
+    ) -> None:
+        self.folder, self.config, self.partition, self.every_round = folder, config, partition, every_round
+        self.history = History()
+        self.ran_by: Mapping[str, Any] = {}
+        """How the run is done: the engine and versions; those of its start if it was resumed."""
+        self.extra: Arrays = {}
+        """Further arrays in the checkpoint."""
+        self._next_checkpoint = 0.0
+
+    def claim(self, *, resume: bool, overwrite: bool) -> AbstractContextManager[None]:
+        """Check that the folder may be used, and keep other processes out of it meanwhile."""
+        if self.folder is None:
+            return nullcontext()
+        return self.folder.claim(self.config, resume=resume, overwrite=overwrite)
+
+    def begin(self, initial: State, ran_by: Mapping[str, Any], *, resume: bool) -> State:
+        """Start the records, or continue those in the folder; return the state to continue from."""
+        self.ran_by = {**ran_by, "versions": [current_versions(1)]}
+        self.state: RunState = initial
+        self._saved: RunState = initial
+        if self.folder is None:
+            return initial
+        if not (resume and self.folder.exists()):
+            self.folder.create({**self.config, "ran_by": self.ran_by}, self.partition)
+            return initial
+        self.ran_by = self.folder.config()["ran_by"]
+        stored, state = self.folder.checkpoint.load(), initial
+        if stored is not None:
+            state, self.extra = restore_state(self.folder.path, initial, *stored)
+        self.state = self._saved = state
+        self.folder.rewind(state.round)
+        self.history = self.folder.history()
+        if state.round < self.config["rounds"]:
+            record_versions(self.folder, state.round + 1)
+        return state
+
+    def add(self, finished: FinishedRound) -> None:
+        """Record a finished round, and write a checkpoint if it is time."""
+        self.history.rounds.append(finished.record)
+        self.history.clients.extend(finished.clients)
+        if self.folder is not None:
+            self.folder.append_round(finished.record, finished.clients)
+        self.state = finished.state
+        if self.every_round or monotonic() >= self._next_checkpoint:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Save the state, unless it is already saved."""
+        if self.folder is None or self._saved is self.state:
+            return
+        started = monotonic()
+        shared = {**shared_arrays(self.state), **self.extra}
+        self.folder.save_checkpoint(self.state.round, shared, changed_memories(self._saved, self.state))
+        self._saved, ended = self.state, monotonic()
+        self._next_checkpoint = ended + (ended - started) * (1 / CHECKPOINT_SHARE - 1)
+
+    def finish(
+        self, method: Method, model: FlatModel, stopped: Exception | None, **notes: Any
+    ) -> tuple[Result, dict[str, Any]]:
+        """Write the models and the summary of a run that has ended.
+
+        Parameters
+        ----------
+        method, model
+            What was run.
+        stopped
+            Why the run could not continue, or ``None`` if it finished.
+        **notes
+            Further entries of the summary, such as the engine in words.
+        """
+        result = Result.of(method, model, self.state, self.history)
+        summary = {
+            "method": method.name,
+            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters")},
+            "stopped": None if stopped is None else str(stopped),
+            **notes,
+            **summarize(self.history, self.config.get("target", 0.0), self.partition),
+        }
+        if self.folder is not None:
+            self.folder.save_model(to_arrays(result.model.state_dict()))
+            if result.output_model is not result.model:
+                self.folder.save_model(to_arrays(result.output_model.state_dict()), "output")
+            self.folder.save_summary(summary)
+        return result, summary

@@ -1,0 +1,167 @@
+"""The round loop on one machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedtaco.client import ClientRunner
+from fedtaco.cohort import ClientJob, CohortResults, Instructions
+from fedtaco.data import Samples
+from fedtaco.device import CPU, deterministic_torch
+from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
+from fedtaco.evaluation import Evaluation, evaluate
+from fedtaco.methods import Method, NamedTensors
+from fedtaco.server import FinishedRound, RoundOutcome, RunState, Server, cohort_size
+from fedtaco.trust import AdversarialClients, Detector, Off, finite_rows
+
+Weighting = Literal["uniform", "samples"]
+
+
+@dataclass(frozen=True)
+class SimulatorState(RunState):
+    """A run's state, and what simulated adversaries remember, which no real server would know."""
+
+    adversary_memories: Mapping[int, NamedTensors] = field(default_factory=dict)
+
+
+class Simulator:
+    """Runs a method round by round on clients of this machine.
+
+    Parameters
+    ----------
+    method
+        The method to run.
+    runner
+        Trains the clients.
+    test, validation
+        Samples to evaluate the global model on after every round, or ``None``.
+    steps
+        Local steps of each client; the run's K for all by default.
+    participation
+        Fraction of the clients that take part in a round.
+    weighting
+        What an upload counts before the method weighs it: ``uniform``, or by the client's ``samples``.
+    detector
+        Judges the uploads of every round.
+    adversaries
+        Clients that misbehave.
+    engine
+        Runs the cohorts; one client after another by default.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        runner: ClientRunner,
+        test: Samples | None,
+        *,
+        validation: Samples | None = None,
+        steps: Sequence[int] | None = None,
+        participation: float = 1.0,
+        weighting: Weighting = "uniform",
+        detector: Detector | None = None,
+        adversaries: AdversarialClients | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.method, self.runner, self.test, self.validation = method, runner, test, validation
+        self.model, self.clients, self.config = runner.model, runner.clients, runner.config
+        self.steps = steps or [self.config.constants.local_steps] * len(self.clients)
+        self.weighting = weighting
+        size = cohort_size(participation, len(self.clients))
+        self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off())
+        self.start = self.model.vector.to(CPU, copy=True), self.model.buffers.to(CPU, copy=True)
+        self.engine = engine or SerialEngine(runner)
+        self.adversaries = None if adversaries is None else AdversarialEngine(self.engine, runner, adversaries)
+
+    def initial_state(self) -> SimulatorState:
+        """Return the state before the first round."""
+        state = self.server.initial_state(*self.start)
+        return SimulatorState(**vars(state))
+
+    def rounds(self, state: RunState) -> Iterator[FinishedRound]:
+        """Run the rounds that are left after ``state``."""
+        with deterministic_torch():
+            self.runner.warm_up()
+        try:
+            for _ in range(state.round, self.config.constants.rounds):
+                with deterministic_torch():
+                    finished = self._run_round(state)
+                yield finished
+                state = finished.state
+        finally:
+            self.engine.close()
+
+    def _run_round(self, state: RunState) -> FinishedRound:
+        started = perf_counter()
+        memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
+        cohort = self.server.choose_cohort(state)
+        if self.method.surveys:
+            results, _ = self._run_cohort(self.server.survey_instructions(state), cohort, state, memories)
+            state = self.server.absorb(state, results)
+        instructions = self.server.train_instructions(state, cohort)
+        results, memories = self._run_cohort(instructions, cohort, state, memories)
+        outcome = self.server.conclude(state, instructions, results)
+        concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
+        return self._evaluate_round(replace(outcome, state=concluded), started)
+
+    def _run_cohort(
+        self, instructions: Instructions, cohort: Tensor, state: RunState, memories: Mapping[int, NamedTensors]
+    ) -> tuple[CohortResults, Mapping[int, NamedTensors]]:
+        """Run the cohort and drop uploads that are not finite; ``memories`` are those of adversaries."""
+        fresh = self.method.client_memory(instructions.broadcast.start, self.config.constants)
+        jobs = [
+            ClientJob(
+                row,
+                client,
+                self.steps[client],
+                state.memories.get(client, fresh),
+                len(self.clients[client]) if self.weighting == "samples" else 1,
+            )
+            for row, client in enumerate(cohort.tolist())
+        ]
+        if self.adversaries is None:
+            results = self.engine.run(self.method, instructions, jobs)
+        else:
+            results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
+        finite = finite_rows({**results.vectors, "buffers": results.buffers})
+        if not finite.any():
+            raise self.server.diverged(instructions.round, "no client sent a finite upload")
+        results.drop(~finite, dict.fromkeys(results.cohort, "the upload is not finite"))
+        return results, memories
+
+    def _evaluate_round(self, outcome: RoundOutcome, started: float) -> FinishedRound:
+        state = outcome.state
+        weights = state.server.weights
+        test = self._evaluate(self.test, weights, state.buffers)
+        validation = self._evaluate(self.validation, weights, state.buffers)
+        losses = [evaluation.loss or 0.0 for evaluation in (test, validation)]
+        if not torch.isfinite(weights).all() or not all(map(math.isfinite, losses)):
+            raise self.server.diverged(state.round, "the global model's loss is not finite")
+        output_accuracy = self._output_accuracy(state)
+        return outcome.finish(
+            perf_counter() - started,
+            accuracy=test.accuracy,
+            loss=test.loss,
+            output_accuracy=output_accuracy,
+            validation_accuracy=validation.accuracy,
+            validation_loss=validation.loss,
+            class_accuracy=test.class_accuracy,
+        )
+
+    def _output_accuracy(self, state: RunState) -> float | None:
+        output = self.method.output(state.server)
+        if state.round < self.config.constants.rounds or output is state.server.weights:
+            return None
+        return self._evaluate(self.test, output, state.buffers).accuracy
+
+    def _evaluate(self, samples: Samples | None, weights: Tensor, buffers: Tensor) -> Evaluation:
+        if samples is None:
+            return Evaluation(None, None)
+        return evaluate(self.model, samples, self.config.loss, weights, buffers)

@@ -1,0 +1,268 @@
+"""The contract of methods: one function per rule, whose docstring says what must hold."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from fedtaco.data import TensorSamples
+from fedtaco.methods import Broadcast, LocalContext, Method, NamedTensors, ServerState
+from fedtaco.server import RunState
+from fedtaco.testing.engines import CostCounter, ReversedEngine, WireEngine, through_bytes
+from fedtaco.testing.small import (
+    CLIENTS,
+    LOCAL_LR,
+    ROUNDS,
+    SAMPLES,
+    STEPS,
+    constants,
+    final_state,
+    make_simulator,
+    run_rounds,
+    skewed_clients,
+)
+
+
+def check_method(method: Method) -> None:
+    """Check a method against the whole contract.
+
+    Raises
+    ------
+    AssertionError
+        With a sentence about the first rule that the method breaks.
+    """
+    for check in METHOD_CONTRACT:
+        try:
+            check(method)
+        except AssertionError:
+            raise
+        except Exception as error:
+            rule = check.__name__.replace("_", " ")
+            raise AssertionError(f"{method.name} fails '{rule}' with {type(error).__name__}: {error}") from error
+
+
+def hooks_are_well_formed(method: Method) -> None:
+    """Hooks are spelt right and return named tensors; an upload holds ``update``, and all memory is kept."""
+    hooks = {name for name in dir(Method) if not name.startswith("_")}
+    for name in {name for name in dir(method) if not name.startswith("_")} - hooks:
+        near = difflib.get_close_matches(name, hooks, n=1, cutoff=0.85)
+        assert not near, f"{method.name}: '{name}' is no hook; did you mean '{near[0]}'?"
+    simulator = make_simulator(method)
+    server = simulator.initial_state().server
+    declared = method.client_memory(server.weights, constants())
+    for whose, memory in (("server_memory", server.memory), ("client_memory", declared)):
+        for name, value in memory.items():
+            kind = type(value).__name__
+            assert isinstance(value, Tensor), f"{method.name}: {whose} gives '{name}' as {kind}, not as a tensor"
+    if method.surveys:
+        return
+    sent = method.broadcast(server, torch.arange(CLIENTS))
+    numbers = {name: values[0] for name, values in sent.scalars.items()}
+    answer = _run_by_hand(method, sent, numbers, declared, torch.ones(1, dtype=torch.float64))
+    assert isinstance(answer, tuple) and len(answer) == 2, f"{method.name}: finish must give a pair (upload, memory)"
+    assert "update" in method.decode(answer[0]), f"{method.name}: the upload holds no 'update'"
+    assert set(answer[1]) == set(declared), (
+        f"{method.name}: client_memory names {sorted(declared)}, but finish keeps {sorted(answer[1])}"
+    )
+
+
+def same_seed_same_result(method: Method) -> None:
+    """Two runs of one seed agree to the last bit, and another seed gives another result."""
+    first, second = final_state(method), final_state(method)
+    assert_same(first, second, "two runs with the same seed differ")
+    assert not torch.equal(first.server.weights, final_state(method, seed=1).server.weights), (
+        f"{method.name}: the seed changes nothing"
+    )
+
+
+def order_of_work_does_not_matter(method: Method) -> None:
+    """An engine may run the clients of a cohort in any order."""
+    backwards = final_state(method, engine=ReversedEngine)
+    assert_same(final_state(method), backwards, "the order in which clients work changes the result")
+
+
+def numbering_of_clients_does_not_matter(method: Method) -> None:
+    """Renumbering the clients renumbers what belongs to them and changes nothing else."""
+    turned = [*range(1, CLIENTS), 0]
+    plain = final_state(method, batch_size=SAMPLES)
+    renumbered = final_state(method, batch_size=SAMPLES, clients=[skewed_clients()[i] for i in turned])
+    _close(plain.server.weights, renumbered.server.weights, "the numbering of clients changes the result")
+    for new, old in enumerate(turned):
+        for name, value in plain.memories.get(old, {}).items():
+            _close(value, renumbered.memories[new][name], f"client memory '{name}' went to another client")
+
+
+def state_survives_saving(method: Method) -> None:
+    """A run that is stopped, saved as bytes, loaded and continued ends where an uninterrupted one does."""
+    simulator = make_simulator(method)
+    halfway = run_rounds(simulator, simulator.initial_state(), ROUNDS // 2)[-1].state
+    loaded = RunState(
+        halfway.round,
+        ServerState(**through_bytes({"weights": halfway.server.weights}), memory=through_bytes(halfway.server.memory)),
+        halfway.buffers,
+        {client: through_bytes(memory) for client, memory in halfway.memories.items()},
+        through_bytes(halfway.trust),
+    )
+    resumed = run_rounds(make_simulator(method), loaded)[-1].state
+    assert_same(final_state(method), resumed, "a resumed run ends elsewhere than an uninterrupted one")
+
+
+def messages_survive_the_wire(method: Method) -> None:
+    """Everything that passes between server and clients is named tensors, which a network can carry."""
+    assert_same(final_state(method), final_state(method, engine=WireEngine), "a message is changed by sending it")
+
+
+def zero_rate_changes_nothing(method: Method) -> None:
+    """With a local rate of zero the model stays where it is."""
+    simulator = make_simulator(method, local_lr=0.0)
+    start = simulator.initial_state()
+    end = run_rounds(simulator, start)[-1].state
+    assert torch.equal(start.server.weights, end.server.weights), f"{method.name}: a rate of zero moves the model"
+
+
+def absent_clients_keep_their_memory(method: Method) -> None:
+    """Under partial participation only the cohort works and only its memory changes."""
+    simulator = make_simulator(method, participation=0.4)
+    asked: set[int] = set()
+    state: RunState = simulator.initial_state()
+    for finished in simulator.rounds(state):
+        cohort = {record.client for record in finished.clients}
+        assert len(cohort) == 2, f"{method.name}: {len(cohort)} clients took part instead of 2"
+        for client, memory in state.memories.items():
+            if client not in cohort:
+                unchanged = all(torch.equal(memory[name], finished.state.memories[client][name]) for name in memory)
+                assert unchanged, f"{method.name}: client {client} was absent and its memory changed"
+        asked |= cohort
+        state = finished.state
+    _finite(method, state)
+    assert set(state.memories) <= asked, f"{method.name}: a client that was never asked has a memory"
+
+
+def few_clients_work(method: Method) -> None:
+    """One client and two clients are enough."""
+    for count in (1, 2):
+        _finite(method, final_state(method, clients=skewed_clients()[:count]))
+
+
+def unequal_steps_work(method: Method) -> None:
+    """Clients may do different numbers of steps."""
+    _finite(method, final_state(method, steps=[1, 2, 3, 4, 5]))
+
+
+def weights_sum_to_one(method: Method) -> None:
+    """Aggregation weights are not negative and sum to one, uniform or by samples."""
+    for weighting in ("uniform", "samples"):
+        simulator = make_simulator(method, weighting=weighting)
+        for finished in run_rounds(simulator, simulator.initial_state()):
+            weights = [record.quantities["weight"] or 0.0 for record in finished.clients]
+            assert min(weights) >= 0, f"{method.name}: a weight is negative, {min(weights)}"
+            assert abs(sum(weights) - 1) < 1e-9, f"{method.name}: the weights sum to {sum(weights)}"
+
+
+def a_broken_upload_is_dropped(method: Method) -> None:
+    """An upload that is not finite is dropped and reported; the others are used."""
+    broken = skewed_clients()
+    broken[2] = TensorSamples(torch.full_like(broken[2].x, torch.nan), broken[2].y)
+    simulator = make_simulator(method, clients=broken)
+    finished_rounds = run_rounds(simulator, simulator.initial_state())
+    for finished in finished_rounds:
+        assert set(finished.record.dropped) == {2}, f"{method.name}: a broken upload was not reported"
+        assert finished.clients[2].quantities["weight"] == 0, f"{method.name}: a broken upload was given weight"
+    _finite(method, finished_rounds[-1].state)
+    assert 2 not in finished_rounds[-1].state.memories, f"{method.name}: a broken client's memory was kept"
+
+
+def stacked_clients_agree(method: Method) -> None:
+    """Client hooks are elementwise: a stack of clients (n, d) gives what each client gives alone."""
+    state = final_state(method)
+    cohort = torch.arange(CLIENTS)
+    sent = method.broadcast(state.server, cohort)
+    fresh = method.client_memory(state.server.weights, constants())
+    memories = [state.memories.get(client, fresh) for client in range(CLIENTS)]
+    slopes = torch.linspace(0.5, 1.5, CLIENTS, dtype=torch.float64)[:, None]
+    columns = {name: values[:, None] for name, values in sent.scalars.items()}
+    stack = {name: torch.stack([memory[name] for memory in memories]) for name in fresh}
+    together = _run_by_hand(method, sent, columns, stack, slopes)
+    for client in range(CLIENTS):
+        own = {name: values[client] for name, values in sent.scalars.items()}
+        alone = _run_by_hand(method, sent, own, memories[client], slopes[client])
+        for kind, stacked, single in zip(("upload", "memory"), together, alone, strict=True):
+            for name, value in single.items():
+                _close(stacked[name][client], value, f"{kind} '{name}' of stacked clients differs")
+
+
+def cost_is_as_stated(method: Method) -> None:
+    """The method's :class:`Cost` is what a round takes."""
+    counter = CostCounter()
+    simulator = make_simulator(method, engine=counter.engine, loss=counter.loss)
+    state = run_rounds(simulator, simulator.initial_state())[-1].state
+    counter.gradients -= 1  # the warm-up
+    cost, visits = method.cost, ROUNDS * CLIENTS
+    measured = {
+        "gradients": (counter.gradients / visits, cost.gradients * STEPS - cost.gradients_saved),
+        "full_passes": (counter.full_passes / visits, cost.full_passes),
+        "down": (counter.down / ROUNDS, cost.down),
+        "scalars_down": (counter.scalars_down / ROUNDS, cost.scalars_down),
+        "memory": (counter.vectors_kept / visits, cost.memory),
+    }
+    for name, (found, stated) in measured.items():
+        assert found == stated, f"{method.name}: cost.{name} amounts to {stated}, but a round takes {found:g}"
+    sent = counter.bytes_up / visits / state.server.weights.nbytes
+    assert abs(sent - cost.up) < 0.1, f"{method.name}: cost.up is {cost.up}, but a client sends {sent:.2f} vectors"
+
+
+METHOD_CONTRACT: tuple[Callable[[Method], None], ...] = (
+    hooks_are_well_formed,
+    same_seed_same_result,
+    order_of_work_does_not_matter,
+    numbering_of_clients_does_not_matter,
+    state_survives_saving,
+    messages_survive_the_wire,
+    zero_rate_changes_nothing,
+    absent_clients_keep_their_memory,
+    few_clients_work,
+    unequal_steps_work,
+    weights_sum_to_one,
+    a_broken_upload_is_dropped,
+    stacked_clients_agree,
+    cost_is_as_stated,
+)
+
+
+def _run_by_hand(
+    method: Method, sent: Broadcast, numbers: NamedTensors, memory: NamedTensors, slopes: Tensor
+) -> tuple[NamedTensors, NamedTensors]:
+    """Run a round of clients whose loss is quadratic, without model or data."""
+
+    def gradient(point: Tensor) -> Tensor:
+        return slopes * (point - 1)
+
+    received = {**sent.vectors, **numbers}
+    local = LocalContext(constants(), sent.start, received, memory, STEPS, gradient=gradient, full_gradient=gradient)
+    local.correction = method.correction(local)
+    x = sent.start + torch.zeros_like(slopes)
+    for local.step in range(STEPS):
+        x = x - LOCAL_LR * method.direction(x, local)
+    return method.finish(local.start - x, local)
+
+
+def assert_same(first: RunState, second: RunState, complaint: str) -> None:
+    for (name, one), (_, other) in zip(_named(first), _named(second), strict=True):
+        assert torch.allclose(one, other, rtol=0, atol=0, equal_nan=True), f"{complaint} ('{name}')"
+
+
+def _close(first: Tensor, second: Tensor, complaint: str) -> None:
+    assert torch.allclose(first, second, rtol=1e-9, atol=1e-12), complaint
+
+
+def _finite(method: Method, state: RunState) -> None:
+    for name, tensor in _named(state):
+        assert torch.isfinite(tensor).all(), f"{method.name}: '{name}' is not finite"
+
+
+def _named(state: RunState) -> list[tuple[str, Tensor]]:
+    own = {f"client {i}: {name}": t for i, memory in sorted(state.memories.items()) for name, t in memory.items()}
+    return [("weights", state.server.weights), *sorted(state.server.memory.items()), *own.items()]

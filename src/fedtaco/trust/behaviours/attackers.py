@@ -1,0 +1,48 @@
+"""Attackers, for contrast with freeloaders: clients that train and spoil what they send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedtaco.data import TensorSamples
+from fedtaco.parameters import parameter
+from fedtaco.trust.behaviours.base import Behaviour, ClientView, rms
+
+
+@dataclass(frozen=True)
+class SignFlip(Behaviour):
+    """Sends the update with its sign flipped."""
+
+    name = "sign-flip"
+    summary = "sends its update with the sign flipped"
+
+    strength: float = parameter(1.0, "factor of the flipped update")
+
+    def change_update(self, update: Tensor, view: ClientView) -> Tensor:
+        return -self.strength * update
+
+
+@dataclass(frozen=True)
+class LabelFlip(Behaviour):
+    """Trains on labels counted from the other end: class 0 becomes the last class."""
+
+    name = "label-flip"
+    summary = "trains on flipped labels"
+
+    def change_samples(self, samples: TensorSamples, classes: int) -> TensorSamples:
+        return TensorSamples(samples.x, classes - 1 - samples.y, samples.prepare, samples.chosen)
+
+
+@dataclass(frozen=True)
+class Gaussian(Behaviour):
+    """Sends Gaussian noise in place of the update."""
+
+    name = "gaussian"
+    summary = "sends Gaussian noise in place of its update"
+
+    strength: float = parameter(10.0, "length of the noise over that of the update")
+
+    def change_update(self, update: Tensor, view: ClientView) -> Tensor:
+        return self.strength * rms(update) * view.normal()

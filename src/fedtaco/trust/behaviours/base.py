@@ -1,0 +1,132 @@
+"""The contract of client behaviours: how simulated clients deviate from honest training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedtaco.data import TensorSamples
+from fedtaco.errors import InvalidInput
+from fedtaco.parameters import Configurable, domains, parameter
+
+LATE = 3
+"""A late freeloader is honest for the first of this many parts of a run."""
+TIMES = ("late", "intermittent")
+
+
+@dataclass(frozen=True)
+class ClientView:
+    """What a misbehaving client knows: what it receives, and its own memory of earlier rounds."""
+
+    start: Tensor
+    """Where the server asks it to start."""
+    previous: Tensor | None
+    """Where it was asked to start the last time."""
+    first_move: float
+    """Mean absolute change of a coordinate between the first two starting points; 0 until there are two."""
+    round: int
+    rng: np.random.Generator
+
+    @property
+    def last_move(self) -> Tensor:
+        """The difference of the last two starting points, as an upload; zero if there is only one."""
+        return torch.zeros_like(self.start) if self.previous is None else self.previous - self.start
+
+    def normal(self) -> Tensor:
+        """Draw a standard normal vector."""
+        return self._like_start(self.rng.standard_normal(len(self.start), dtype=np.float32))
+
+    def uniform(self) -> Tensor:
+        """Draw a vector uniformly between -1 and 1."""
+        return self._like_start(self.rng.random(len(self.start), dtype=np.float32) * 2 - 1)
+
+    def _like_start(self, values: npt.NDArray[np.float32]) -> Tensor:
+        return torch.from_numpy(values).to(self.start)
+
+
+@dataclass(frozen=True)
+class Behaviour(Configurable):
+    """Base of behaviours. An attacker trains, on samples or with an upload that it changes."""
+
+    kind: ClassVar[str] = "behaviour"
+
+    @property
+    def ever_trains(self) -> bool:
+        """Whether the client trains in any round."""
+        return True
+
+    def freeloads(self, round_number: int, rounds: int) -> bool:
+        """Return whether the client skips training in a round and forges its upload."""
+        return False
+
+    def change_samples(self, samples: TensorSamples, classes: int) -> TensorSamples:
+        """Return the samples the client trains on."""
+        return samples
+
+    def change_update(self, update: Tensor, view: ClientView) -> Tensor:
+        """Return what the client sends in place of the update it trained."""
+        return update
+
+
+@dataclass(frozen=True)
+class Freeloader(Behaviour):
+    """Base of behaviours that forge an upload instead of training.
+
+    >>> from fedtaco.trust.behaviours import parse_behaviour
+    >>> late = parse_behaviour("replay:late")
+    >>> [number for number in range(1, 7) if late.freeloads(number, rounds=6)]
+    [3, 4, 5, 6]
+    """
+
+    when: str = parameter("always", "rounds in which the client freeloads", choices=("always", *TIMES))
+
+    @property
+    def ever_trains(self) -> bool:
+        return self.when != "always"
+
+    def freeloads(self, round_number: int, rounds: int) -> bool:
+        if self.when == "late":
+            return round_number > rounds // LATE
+        return self.when == "always" or round_number % 2 == 0
+
+    def forge(self, view: ClientView) -> Tensor:
+        """Return the forged update."""
+        raise TypeError(f"{type(self).__name__} forges its uploads and must define forge()")
+
+
+def rms(vector: Tensor) -> float:
+    """Return the root mean square of a vector."""
+    return float(torch.linalg.vector_norm(vector)) / math.sqrt(len(vector))
+
+
+def parse_options(cls: type[Behaviour], options: list[str], spec: str) -> Behaviour:
+    """Return a behaviour from the parts of ``name:strength:when`` after the name; both are optional."""
+    given: dict[str, float | str] = {}
+    for option in options:
+        if option in TIMES and "when" in domains(cls) and "when" not in given:
+            given["when"] = option
+        elif _number(option) is not None and "strength" in domains(cls) and "when" not in given:
+            given["strength"] = _number(option) or 0.0
+        else:
+            raise InvalidInput(f"The behaviour is '{spec}'; write it as one of {_forms(cls)}.")
+    return cls(**given)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _forms(cls: type[Behaviour]) -> str:
+    defaults = {field.name: field.default for field in fields(cls)}
+    forms = [cls.name, *([f"{cls.name}:{defaults['strength']:g}"] if "strength" in defaults else [])]
+    return ", ".join(forms + [f"{cls.name}:{when}" for when in TIMES if "when" in defaults])

@@ -1,0 +1,123 @@
+"""The rule that chooses an engine looks at the run alone, and a resumed run keeps what was chosen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import fedtaco
+from fedtaco import InvalidInput
+from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.data import TensorSamples
+from fedtaco.engines import BatchedEngine, PoolEngine, SerialEngine, Workload, select_engine
+from fedtaco.methods import Constants
+from fedtaco.models import FlatModel, build_model
+from fedtaco.records import RunFolder
+
+MLP = build_model("mlp", (108,), 2, seed=0)
+
+
+def work(module=MLP, *, clients=20, cohort=None, cores=2, rounds=50, steps=100, shape=(108,), device="cpu"):
+    samples = TensorSamples(torch.rand(70, *shape), torch.arange(70) % 2)
+    plan = ClientConfig(Constants(clients, rounds, 100, 0.1), 64, cross_entropy, 0)
+    model = FlatModel(module, torch.device(device))
+    each = steps if isinstance(steps, list) else [steps] * clients
+    return Workload(ClientRunner(model, [samples] * clients, plan), each, cohort or clients, cores)
+
+
+def cnn():
+    return {"module": build_model("cnn", (1, 16, 16), 2, seed=0), "shape": (1, 16, 16)}
+
+
+def dropout():
+    return {"module": nn.Sequential(nn.Linear(108, 8), nn.Dropout(), nn.Linear(8, 2))}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "workers", "chunk", "reason"),
+    [
+        ({}, "batched", 2, 10, "faster stacked"),
+        ({"clients": 100}, "batched", 2, 25, "faster stacked"),
+        ({"clients": 101}, "batched", 2, 26, "faster stacked"),
+        ({"clients": 100, "cohort": 7}, "batched", 2, 4, "faster stacked"),
+        ({"cores": 1}, "batched", 1, 20, "faster stacked"),
+        ({"rounds": 1, "steps": 10}, "batched", 1, 20, "faster stacked"),
+        ({"clients": 2, "rounds": 1, "steps": 2}, "serial", 1, 0, "over in a moment"),
+        ({"cohort": 1}, "serial", 1, 0, "one client takes part"),
+        ({"steps": list(range(1, 21))}, "pool", 2, 0, "few clients take equally many steps"),
+        (cnn(), "pool", 2, 0, "only linear layers with ReLU"),
+        ({**cnn(), "cores": 1}, "serial", 1, 0, "and there is one core"),
+        ({**cnn(), "rounds": 1, "steps": 2}, "serial", 1, 0, "too little work for several processes"),
+        ({"module": build_model("mlp:2000-200", (108,), 2, 0)}, "pool", 2, 0, "618,602 parameters are too many"),
+    ],
+    ids=str,
+)
+def test_the_rule(settings, name, workers, chunk, reason):
+    choice = select_engine("auto", work(**settings))
+    assert (choice.name, choice.workers, choice.chunk) == (name, workers, chunk)
+    assert reason in choice.reason
+    assert choice == select_engine("auto", work(**settings)) or choice.stack is not None
+
+
+def test_a_run_beside_others_says_that_it_has_one_process():
+    assert "it has one process to itself" in select_engine("auto", work(**cnn()), workers=1).reason
+
+
+def test_names_build_engines():
+    each = {"serial": SerialEngine, "pool": PoolEngine, "batched": BatchedEngine}
+    for name, kind in each.items():
+        job = work()
+        engine = select_engine(name, job).build(job.runner)
+        assert type(engine) is kind
+        engine.close()
+
+
+def test_what_cannot_be_stacked_falls_back_with_a_reason():
+    choice = select_engine("batched", work(**dropout()))
+    assert choice.name == "pool"
+    assert (
+        str(choice)
+        == "pool (2 worker processes): the model cannot be stacked: it draws random numbers, as dropout does"
+    )
+    assert select_engine("batched", work(**dropout(), cores=1)).name == "serial"
+
+
+def test_a_stored_choice_is_kept_on_another_machine():
+    choice = select_engine("auto", work(clients=100, cores=2))
+    again = select_engine("auto", work(clients=100, cores=16), previous=choice.to_config())
+    assert (again.name, again.chunk, again.reason) == ("batched", 25, choice.reason)
+    assert again.workers == 16
+    assert select_engine("auto", work(cores=16), previous={"engine": "serial", "reason": "why"}).name == "serial"
+
+
+def test_accelerators_stack_in_one_process():
+    meta = work(device="meta")
+    assert (meta.processes, meta.chunk(1)) == (1, 20)
+    with pytest.raises(InvalidInput, match="pool runs on the CPU, not on meta; use batched"):
+        select_engine("pool", meta)
+
+
+class Interrupt(Exception):
+    pass
+
+
+def test_a_resumed_run_keeps_its_engine_and_ends_the_same(tmp_path):
+    settings = {"dataset": "digits", "clients": 20, "rounds": 4, "local_steps": 60}
+    whole = fedtaco.run("scaffold", workers=2, **settings)
+
+    def stop(record):
+        if record.round == 2:
+            raise Interrupt
+
+    with pytest.raises(Interrupt):
+        fedtaco.run("scaffold", out=tmp_path / "run", workers=2, on_round=stop, **settings)
+    begun = RunFolder(tmp_path / "run").config()["ran_by"]
+    chosen = {"engine": "batched", "chunk": 10, "reason": "small linear layers are faster stacked"}
+    assert begun == {**chosen, "versions": begun["versions"]}
+    resumed = fedtaco.run("scaffold", out=tmp_path / "run", workers=1, resume=True, **settings)
+    assert RunFolder(tmp_path / "run").config()["ran_by"] == begun
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, resumed.model.state_dict()[name])
+    assert RunFolder(tmp_path / "run").summary()["engine"].startswith("batched (stacks of 10 clients)")

@@ -1,0 +1,105 @@
+"""For every method, a run on Flower ends with the same model as the simulator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from nodes import Nodes, arrays, client_app, history_of, run, small_model, small_nodes, small_strategy
+from sketches import SKETCHES
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import fedtaco
+from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.flower import FedStrategy
+from fedtaco.methods import METHODS, Constants
+from fedtaco.models import FlatModel
+from fedtaco.simulator import Simulator
+from fedtaco.testing.small import LOCAL_LR, STEPS, skewed_clients
+from fedtaco.trust import PaperDetector
+
+ROUNDS = 5
+
+
+def simulate(method, **options):
+    samples = [(own.x, own.y) for own in skewed_clients()]
+    given = {"rounds": ROUNDS, "local_steps": STEPS, "batch_size": 4, "local_lr": LOCAL_LR, "engine": "serial"}
+    return fedtaco.train(small_model(), samples, method=method, **{**given, **options})
+
+
+def assert_same_model(result, simulation):
+    trained = result.arrays.to_torch_state_dict()
+    for name, tensor in simulation.model.state_dict().items():
+        assert torch.equal(trained[name], tensor), name
+
+
+def without_seconds(records):
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in records]
+
+
+@pytest.mark.parametrize("method", [*(cls() for cls in METHODS.values()), *SKETCHES], ids=str)
+def test_every_method_ends_with_the_same_bits_as_the_simulator(method):
+    strategy = small_strategy(method)
+    result = run(strategy, small_nodes(), ROUNDS)
+    simulation = simulate(method)
+    assert_same_model(result, simulation)
+    expected = without_seconds(simulation.history.client_table())
+    assert without_seconds(history_of(strategy).client_table()) == expected
+    assert not torch.equal(result.arrays.to_torch_state_dict()["weight"], small_model().weight)
+
+
+@pytest.mark.parametrize("method", ["scaffold-taco", "taco"])
+def test_partial_participation_weighted_by_samples_with_a_detector(method):
+    result = run(
+        small_strategy(method, fraction_train=0.6, weighted_by_key="num-examples", detector="paper", server_lr=0.2),
+        small_nodes(),
+        ROUNDS,
+    )
+    assert_same_model(
+        result,
+        simulate(method, participation=0.6, weighting="samples", detector="paper", server_lr=0.2),
+    )
+
+
+def test_a_model_with_buffers_and_dropout():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.ReLU(), nn.Linear(6, 3))
+    samples = [(own.x.float(), own.y) for own in skewed_clients()]
+    strategy = FedStrategy("taco", model, local_steps=3, batch_size=4, local_lr=0.1, fraction_evaluate=0)
+    nodes = Nodes([client_app(model, own) for own in samples])
+    result = strategy.start(nodes, arrays(model), num_rounds=ROUNDS, timeout=1)
+    simulation = fedtaco.train(
+        model, samples, method="taco", rounds=ROUNDS, local_steps=3, batch_size=4, local_lr=0.1, engine="serial"
+    )
+    assert_same_model(result, simulation)
+    assert not torch.equal(result.arrays.to_torch_state_dict()["1.running_mean"], model[1].running_mean)
+
+
+def simulator_with(method, detector):
+    """Return a simulator whose detector has parameters."""
+    clients = skewed_clients()
+    constants = Constants(len(clients), ROUNDS, STEPS, LOCAL_LR)
+    runner = ClientRunner(FlatModel(small_model()), clients, ClientConfig(constants, 4, cross_entropy, 0))
+    return Simulator(METHODS[method](), runner, None, detector=detector)
+
+
+@pytest.mark.parametrize("method", ["taco", "scaffold", "scaffold-taco", "fedavg"])
+def test_expulsions_have_the_same_effect_as_in_the_simulator(method):
+    """Scaffold's c loses the c_i of an expelled client, which the server on Flower derives from uploads."""
+    probe = small_strategy(method)
+    run(probe, small_nodes(), 2)
+    alphas = [record.quantities["alpha"] for record in history_of(probe).clients if record.round == 2]
+    detector = PaperDetector(kappa=max(alphas), max_strikes=1)
+    strategy, nodes = small_strategy(method, detector=detector), small_nodes()
+    run(strategy, nodes, ROUNDS)
+    simulator = simulator_with(method, detector)
+    finished = list(simulator.rounds(simulator.initial_state()))
+    expelled = [one.state.trust["expelled"].tolist() for one in finished]
+    assert 0 < sum(expelled[-2]) < 5
+    state, expected = strategy.deployment.state, finished[-1].state
+    assert state.trust["expelled"].tolist() == expelled[-1]
+    for name, tensor in expected.server.memory.items():
+        ours = state.server.memory[name]
+        assert torch.allclose(ours, tensor, rtol=0, atol=1e-12, equal_nan=True), name
+    assert torch.allclose(state.server.weights, expected.server.weights, rtol=0, atol=1e-12)
+    assert [record.decisions for record in history_of(strategy)] == [one.record.decisions for one in finished]

@@ -1,0 +1,60 @@
+"""The legend of the results table."""
+
+from __future__ import annotations
+
+from fedtaco.records.summary import MethodSummary
+from fedtaco.report import explain_results
+
+
+def summary(**figures):
+    plain = {"method": "taco", "seeds": 1, "accuracy": 0.9, "accuracy_deviation": None, "rounds_to_target": "16"}
+    missing = dict.fromkeys(("client_seconds", "worst_tenth_accuracy", "output_accuracy"))
+    counts = dict.fromkeys(("stopped", "dropped_uploads", "freeloaders", "caught", "wronged"), 0)
+    return MethodSummary(**{**plain, **missing, **counts, "alpha": {}, **figures})
+
+
+def legend(*rows, **options):
+    return " ".join(explain_results(rows, **options))
+
+
+def test_only_what_the_table_shows_is_explained():
+    text = legend(summary())
+    assert text.startswith("Final accuracy: on the test set in %, after the last round. Worst tenth: ")
+    for mark in (
+        "Difference",
+        "N+",
+        "×",
+        "Client seconds",
+        "α",
+        "A, B, C",
+        "output z",
+        "expelled",
+        "dropped",
+        "diverged",
+    ):
+        assert mark not in text
+    rows = [
+        summary(seeds=3, rounds_to_target="20+", client_seconds=1.0, alpha={"A": 0.1, "B": 0.2, "C": 0.3}),
+        summary(rounds_to_target="×"),
+    ]
+    text = legend(*rows, rounds=20, reference="fedavg")
+    assert "after 20 rounds, mean ± standard deviation over 3 seeds." in text
+    for mark in ("Difference to fedavg:", "N+:", "×:", "Client seconds:", "α:", "A, B, C:"):
+        assert mark in text
+
+
+def test_events_are_given_by_method_in_singular_and_plural():
+    one = summary(stopped=1, seeds=3, dropped_uploads=1, wronged=1, output_accuracy=0.9421)
+    assert legend(one).endswith(
+        "taco: 1 of 3 seeds diverged (excluded from the means); its own output z has an accuracy of 94.2 %; "
+        "1 client was expelled; 1 upload was dropped."
+    )
+    many = summary(method="stem", dropped_uploads=3, freeloaders=8, caught=6, wronged=1)
+    assert legend(many).endswith(
+        "stem: 6 of 8 misbehaving clients and 1 honest client were expelled; 3 uploads were dropped."
+    )
+    assert "taco: 2 clients were expelled." in legend(summary(wronged=2))
+
+
+def test_notes_on_the_partition_come_last_and_once():
+    assert legend(summary(), partition_notes=["b.", "a.", "b."]).endswith(" a. b.")
