@@ -1,6 +1,4 @@
-"""Measuring on a noisy machine: contenders take turns, medians are reported, ratios come with their spread."""
-
-from __future__ import annotations
+"""Measuring on a noisy machine: contenders take turns, medians are reported, ratios come with their quartiles."""
 
 import fcntl
 import json
@@ -16,40 +14,39 @@ from typing import Any
 import torch
 
 HERE = Path(__file__).parent
-Contender = Callable[[], float]
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One benchmark at a time on this machine."""
+    """Exit if another benchmark is running on this machine; keep others from starting meanwhile."""
     with (HERE / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SystemExit("Another benchmark is running here; wait until it is done.") from None
+            raise SystemExit("Another benchmark is running on this machine; wait until it has finished.") from None
         yield
 
 
-def take_turns(contenders: Mapping[str, Contender], turns: int) -> dict[str, list[float]]:
-    """Measure each contender once a turn, each turn beginning with another one."""
+def take_turns(contenders: Mapping[str, Callable[[], float]], turns: int) -> dict[str, list[float]]:
+    """Measure each contender once per turn; every turn starts with another contender."""
     names = list(contenders)
-    taken: dict[str, list[float]] = {name: [] for name in names}
+    measured: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(turns):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
-            taken[name].append(contenders[name]())
-    return taken
+            measured[name].append(contenders[name]())
+    return measured
 
 
-def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
-    """The median of the ratios within a turn, with the quartiles."""
-    ratios = [one / other for one, other in zip(above, below, strict=True)]
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
+    """Return the median of the ratios within each turn, and their quartiles."""
+    ratios = [above / below for above, below in zip(numerators, denominators, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     return {"low": round(low, 3), "median": round(middle, 3), "high": round(high, 3)}
 
 
-def in_a_process(python: str, script: str, case: str, variant: str) -> dict[str, float]:
-    """What a contender reports of one run in a process of its own."""
+def run_contender(python: str, script: str, variant: str, case: str) -> dict[str, float]:
+    """Run a contender in a process of its own and return what it measured."""
     command = [python, str(HERE / "contenders" / script), case, variant]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -59,6 +56,7 @@ def in_a_process(python: str, script: str, case: str, variant: str) -> dict[str,
 
 
 def machine() -> dict[str, Any]:
+    """Return the processor, the number of cores, and the versions of Python and torch."""
     names = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

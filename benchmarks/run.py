@@ -1,6 +1,7 @@
-"""``make bench``: engines against the plain PyTorch loop, methods against FedAvg, the server's step, growth."""
+"""``make bench``: engines against the plain PyTorch loop, methods against FedAvg, the server's step, memory and growth.
 
-from __future__ import annotations
+With fewer turns than the default, results are printed and not stored.
+"""
 
 import argparse
 import json
@@ -15,255 +16,285 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from chart import draw
-from measure import HERE, alone, in_a_process, machine, ratio, take_turns
+from cases import CASES, Case, memory_mb
+from chart import draw_chart
+from measure import HERE, alone, machine, ratio, run_contender, take_turns
+from simulators import build_simulator
 from tables import write_tables
+from torch import Tensor
 from torch.nn.functional import cross_entropy
-from work import CASES, Case, memory_mb
 
-from fedtaco import trust
+from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.cohort import ClientJob, Instructions
 from fedtaco.data import TensorSamples, load_dataset
-from fedtaco.runs.config import Training
-from fedtaco.experiment.training import assemble
-from fedtaco.client import Instructions, Job, ClientConfig, ClientRunner
-from fedtaco.methods import PAPER_METHODS, Broadcast, Method, ServerState, Constants, Stem, Taco, Uploads
+from fedtaco.methods import PAPER_METHODS, Constants, Method, ServerState, Stem, Taco, Uploads
 from fedtaco.models import FlatModel, build_model
+from fedtaco.trust import DetectorInput, Guard
 
+TURNS = 5
 RESULTS = HERE / "results.json"
 DOCS = HERE.parent / "docs"
 PEAK_GFLOPS = 71
-"""Of one core, in float32; the arithmetic limit is reckoned with it."""
-PLAIN = {f"plain loop, {threads} thread{'s' * (threads > 1)}": ("plain.py", str(threads)) for threads in (1, 2)}
-OURS = {name: ("fedtaco_engine.py", name) for name in ("serial", "pool", "batched", "auto")}
-PEER = {f"pfl, {threads} thread{'s' * (threads > 1)}": ("pfl_backend.py", str(threads)) for threads in (1, 2)}
+"""Peak of one core in float32, from which the arithmetic limit is computed."""
 
 
-def engines(turns: int, peer: str | None) -> dict[str, Any]:
-    """Milliseconds of one client's step, every contender in a process of its own."""
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, as in "1 round" or "2 rounds"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+PLAIN = {f"plain loop, {plural(threads, 'thread')}": ("plain.py", str(threads)) for threads in (1, 2)}
+PEER = {f"pfl, {plural(threads, 'thread')}": ("pfl_backend.py", str(threads)) for threads in (1, 2)}
+ENGINES = {name: ("fedtaco_engine.py", name) for name in ("serial", "pool", "batched", "auto")}
+CONTENDERS = {**PLAIN, **PEER, **ENGINES}
+"""Script and variant of each contender."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=PARTS, help="measure one part and keep the results of the others")
+    parser.add_argument(
+        "--turns", type=int, default=TURNS, help=f"how often each contender is measured (default: {TURNS})"
+    )
+    parser.add_argument("--peer", metavar="PYTHON", help="interpreter with pfl installed, to measure pfl as well")
+    options = parser.parse_args()
+    parts = [options.only] if options.only else list(PARTS)
+    with alone():
+        torch.set_num_threads(1)
+        if options.turns < TURNS:
+            print(json.dumps({part: PARTS[part](options) for part in parts}, indent=2))
+            return
+        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        results["machine"] = machine()
+        for part in parts:
+            results[part] = PARTS[part](options)
+            RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    draw_chart(results, DOCS / "images" / "performance.svg")
+    write_tables(results, DOCS / "performance.md")
+
+
+def measure_engines(turns: int, peer_python: str | None) -> dict[str, Any]:
+    """Measure the milliseconds of one client's step, for each contender in a process of its own."""
     results = {}
     for name, case in CASES.items():
-        heavy = case.flops > 1e9
-        rivals = {**PLAIN, **(PEER if peer and not heavy else {})}
-        ours = _ours(case)
-
-        def measure(contender: str, script: str, variant: str, case_name: str) -> float:
-            python = peer if peer and contender in PEER else sys.executable
-            measured = in_a_process(python, script, case_name, variant)
-            tell(f"{case_name}: {contender} {measured['step_ms']:.4f} ms")
-            return measured["step_ms"]
-
-        contenders = {c: partial(measure, c, *how, name) for c, how in {**rivals, **ours}.items()}
-        taken = take_turns(contenders, 2 if heavy else turns)
-        best = {
-            kind: [min(each) for each in zip(*(taken[c] for c in group), strict=True)]
+        engines = useful_engines(case)
+        contenders = [*PLAIN, *(PEER if peer_python and not case.is_heavy else ()), *engines]
+        timers = {contender: partial(time_step, contender, name, peer_python) for contender in contenders}
+        times = take_turns(timers, min(2, turns) if case.is_heavy else turns)
+        fastest = {
+            kind: [min(turn) for turn in zip(*(times[contender] for contender in group), strict=True)]
             for kind, group in (("plain loop", PLAIN), ("pfl", PEER))
-            if set(group) <= set(taken)
+            if set(group) <= set(times)
         }
         results[name] = {
-            "step_ms": {c: round(statistics.median(times), 4) for c, times in taken.items()},
+            "step_ms": {contender: round(statistics.median(own), 4) for contender, own in times.items()},
             "limit_ms": round(case.flops / (PEAK_GFLOPS * 1e6) / machine()["cores"], 4),
             "times_faster": {
-                f"{engine} than {kind} at its best": ratio(times, taken[engine])
-                for kind, times in best.items()
-                for engine in ours
+                f"{engine} than {kind} at its best": ratio(own, times[engine])
+                for kind, own in fastest.items()
+                for engine in engines
             },
         }
     return results
 
 
-def _ours(case: Case) -> dict[str, tuple[str, str]]:
-    """Our engines; batched only where it is of use on a CPU."""
-    return {engine: how for engine, how in OURS.items() if engine != "batched" or case.name == "mlp"}
+def time_step(contender: str, case: str, peer_python: str | None) -> float:
+    """Return the milliseconds of one client's step."""
+    python = peer_python if peer_python and contender in PEER else sys.executable
+    milliseconds = run_contender(python, *CONTENDERS[contender], case)["step_ms"]
+    show_progress(f"{case}: {contender} {milliseconds:.4f} ms")
+    return milliseconds
 
 
-def methods(turns: int) -> dict[str, Any]:
-    """One client's step, in parts of FedAvg's."""
+def useful_engines(case: Case) -> list[str]:
+    """Return the engines to measure; ``batched`` is of use only for the mlp on a CPU."""
+    return [engine for engine in ENGINES if engine != "batched" or case.name == "mlp"]
+
+
+def measure_methods(turns: int) -> dict[str, Any]:
+    """Measure one client's step of each method, relative to FedAvg's."""
     return {
-        "mlp": _steps("mlp", (108,), 100, turns),
-        "cnn": _steps("cnn", (1, 28, 28), 20, turns),
+        "mlp": compare_steps("mlp", (108,), 100, turns),
+        "cnn": compare_steps("cnn", (1, 28, 28), 20, turns),
     }
 
 
-def _steps(name: str, shape: tuple[int, ...], count: int, turns: int) -> dict[str, Any]:
-    model = FlatModel(build_model(name, shape, 10, seed=0))
+def compare_steps(model_name: str, shape: tuple[int, ...], steps: int, turns: int) -> dict[str, Any]:
+    model = FlatModel(build_model(model_name, shape, 10, seed=0))
     samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
-    constants = Constants(2, 10, count, 0.01)
-    runner = ClientRunner(model, [samples], ClientConfig(constants, 64, cross_entropy, 0))
+    constants = Constants(clients=2, rounds=10, local_steps=steps, local_lr=0.01)
+    runner = ClientRunner(model, [samples], ClientConfig(constants, 64, cross_entropy, seed=0))
 
-    def step(method: Method) -> float:
+    def step_ms(method: Method) -> float:
         server = ServerState(model.vector.clone(), method.server_memory(model.vector, constants))
-        order = Instructions("train", 1, method.broadcast(server, torch.tensor([0, 1])), model.buffers.clone())
-        reply = runner.run(method, order, Job(0, 0, count, method.client_memory(model.vector, constants)))
-        assert reply.seconds is not None
-        return 1000 * reply.seconds / count
+        broadcast = method.broadcast(server, torch.tensor([0, 1]))
+        instructions = Instructions("train", 1, broadcast, model.buffers.clone())
+        job = ClientJob(0, 0, steps, method.client_memory(model.vector, constants))
+        result = runner.run(method, instructions, job)
+        assert result.seconds is not None
+        return 1000 * result.seconds / steps
 
-    step(Stem())
-    taken = take_turns({kind.name: partial(step, kind()) for kind in PAPER_METHODS}, turns)
+    step_ms(Stem())  # warm up
+    times = take_turns({method.name: partial(step_ms, method()) for method in PAPER_METHODS}, turns)
     return {
-        "fedavg_step_ms": round(statistics.median(taken["fedavg"]), 3),
-        "times_fedavg": {name: ratio(times, taken["fedavg"]) for name, times in taken.items() if name != "fedavg"},
+        "fedavg_step_ms": round(statistics.median(times["fedavg"]), 3),
+        "times_fedavg": {name: ratio(own, times["fedavg"]) for name, own in times.items() if name != "fedavg"},
     }
 
 
-def server(turns: int) -> dict[str, Any]:
-    """TACO's server step against ``U.sum()``, and the guard against that step; matrices are not in the cache."""
+def measure_server(turns: int) -> dict[str, Any]:
+    """Measure TACO's server step relative to ``U.sum()``, and the guard relative to that step."""
     results = {}
     for rows, columns, copies in ((20, 44_426, 24), (100, 1_000_000, 1), (1000, 44_426, 2)):
-        matrices = cycle([torch.randn(rows, columns) for _ in range(copies)])
-        constants = Constants(rows, 10, 10, 0.01)
-        taco, weights = Taco(), torch.zeros(columns)
-        state = ServerState(weights, taco.server_memory(weights, constants))
-
-        def timed(work: Callable[[torch.Tensor], object], matrices: Any = matrices) -> float:
-            matrix = next(matrices)
-            began = perf_counter()
-            work(matrix)
-            return 1000 * (perf_counter() - began)
-
-        def uploads_of(matrix: torch.Tensor, constants: Constants = constants) -> Uploads:
-            count = len(matrix)
-            shares = torch.full((count,), 1 / count, dtype=torch.float64)
-            return Uploads(constants, torch.arange(count), {"update": matrix}, torch.full((count,), 10), shares)
-
-        def step(matrix: torch.Tensor, state: ServerState = state, taco: Taco = taco) -> torch.Tensor:
-            """Norms, cosines, α, weights and the weighted sum."""
-            uploads = uploads_of(matrix)
-            uploads.aggregation_weights = taco.weigh(state, uploads)
-            return uploads.mean_update
-
-        judge = Judging(taco.broadcast(state, torch.arange(rows)), constants)
-
-        def guard(matrix: torch.Tensor, judge: Judging = judge) -> None:
-            judge(uploads_of(matrix))
-
-        work = {"sum": torch.Tensor.sum, "taco": step, "guard": guard}
-        for contender in work.values():
-            timed(contender)
-        taken = take_turns({name: partial(timed, contender) for name, contender in work.items()}, turns)
-        results[f"{rows} x {columns}"] = {
-            "sum_ms": round(statistics.median(taken["sum"]), 3),
-            "taco_over_sum": ratio(taken["taco"], taken["sum"]),
-            "guard_over_taco": ratio(taken["guard"], taken["taco"]),
+        steps = ServerSteps(rows, columns, copies)
+        contenders: dict[str, Callable[[Tensor], object]] = {
+            "sum": Tensor.sum,
+            "taco": steps.aggregate,
+            "guard": steps.judge,
         }
-        tell(f"server {rows} x {columns}: {results[f'{rows} x {columns}']}")
+        for step in contenders.values():
+            steps.time(step)
+        times = take_turns({name: partial(steps.time, step) for name, step in contenders.items()}, turns)
+        size = f"{rows} x {columns}"
+        results[size] = {
+            "sum_ms": round(statistics.median(times["sum"]), 3),
+            "taco_over_sum": ratio(times["taco"], times["sum"]),
+            "guard_over_taco": ratio(times["guard"], times["taco"]),
+        }
+        show_progress(f"server {size}: {results[size]}")
     return results
 
 
-class Judging:
-    """A guard in the midst of a run: twenty moves are known."""
+class ServerSteps:
+    """Steps of a server on matrices of uploads that are not in the cache.
 
-    def __init__(self, sent: Broadcast, constants: Constants) -> None:
-        self.sent, self.guard, self.round = sent, trust.Guard(), 0
-        self.memory = self.guard.begin(sent.start, constants)
-        two = {"update": torch.randn(2, len(sent.start))}
-        for _ in range(20):
-            self(Uploads(constants, torch.arange(2), two, torch.ones(2), torch.ones(2)))
+    Parameters
+    ----------
+    rows, columns
+        Number of uploads, and of parameters.
+    copies
+        Number of matrices that are used in turn.
+    """
 
-    def __call__(self, uploads: Uploads) -> None:
+    def __init__(self, rows: int, columns: int, copies: int) -> None:
+        self.matrices = cycle([torch.randn(rows, columns) for _ in range(copies)])
+        self.constants = Constants(clients=rows, rounds=10, local_steps=10, local_lr=0.01)
+        self.cohort = torch.arange(rows)
+        self.taco, weights = Taco(), torch.zeros(columns)
+        self.state = ServerState(weights, self.taco.server_memory(weights, self.constants))
+        self.broadcast = self.taco.broadcast(self.state, self.cohort)
+        self.guard, self.round = Guard(), 0
+        self.guard_memory = self.guard.initial_memory(weights, self.constants)
+        for _ in range(20):  # the guard as it is in the middle of a run, when it knows twenty moves
+            self.judge(torch.randn(2, columns))
+
+    def time(self, step: Callable[[Tensor], object]) -> float:
+        """Return the milliseconds of a step on the next matrix."""
+        matrix = next(self.matrices)
+        started = perf_counter()
+        step(matrix)
+        return 1000 * (perf_counter() - started)
+
+    def aggregate(self, matrix: Tensor) -> Tensor:
+        """Compute norms, cosines, α, weights and the weighted sum."""
+        uploads = self.uploads(matrix)
+        uploads.aggregation_weights = self.taco.weigh(self.state, uploads)
+        return uploads.mean_update
+
+    def judge(self, matrix: Tensor) -> None:
+        """Let the guard judge the uploads of a new round."""
         self.round += 1
-        sent = replace(self.sent, start=self.sent.start + self.round**2)
-        case = trust.Case(sent, torch.arange(uploads.constants.clients), uploads, self.round, partial=False)
-        self.memory = self.guard.judge(self.memory, case).memory
+        broadcast = replace(self.broadcast, start=self.broadcast.start + self.round**2)
+        given = DetectorInput(broadcast, self.cohort, self.uploads(matrix), self.round, partial_participation=False)
+        self.guard_memory = self.guard.judge(self.guard_memory, given).memory
+
+    def uploads(self, matrix: Tensor) -> Uploads:
+        count = len(matrix)
+        steps, shares = torch.full((count,), 10), torch.full((count,), 1 / count, dtype=torch.float64)
+        return Uploads(self.constants, torch.arange(count), {"update": matrix}, steps, shares)
 
 
-def small_runs(turns: int) -> dict[str, Any]:
-    """A whole small run with ``auto``, set-up included, in parts of the same with ``serial``."""
-    digits = load_dataset("digits", None)
+def measure_small_runs(turns: int) -> dict[str, Any]:
+    """Measure a whole small run with ``auto``, including its preparation, relative to the same run with ``serial``."""
+    digits = load_dataset("digits")
     results = {}
     for clients, rounds, steps in ((2, 1, 1), (20, 1, 1), (2, 2, 5), (3, 10, 20), (20, 2, 10), (20, 10, 50)):
         parts = [digits.train.subset(range(place, len(digits.train), clients)) for place in range(clients)]
 
-        def whole(engine: Any, parts: Any = parts, rounds: int = rounds, steps: int = steps) -> float:
-            began = perf_counter()
-            settings = Training(rounds=rounds, local_steps=steps, engine=engine)
-            simulator, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, digits.test)
-            for _ in simulator.rounds(simulator.begin()):
+        def run_seconds(engine: str, parts: Any = parts, rounds: int = rounds, steps: int = steps) -> float:
+            started = perf_counter()
+            simulator = build_simulator(
+                Taco(), small_mlp(), parts, digits.test, rounds=rounds, local_steps=steps, engine=engine
+            )
+            for _ in simulator.rounds(simulator.initial_state()):
                 pass
-            return perf_counter() - began
+            return perf_counter() - started
 
-        whole("serial")
-        taken = take_turns({engine: partial(whole, engine) for engine in ("serial", "auto")}, turns)
-        results[f"{clients} clients, {rounds} rounds, {steps} steps"] = ratio(taken["auto"], taken["serial"])
-    tell(f"small runs: {results}")
+        run_seconds("serial")  # warm up
+        times = take_turns({engine: partial(run_seconds, engine) for engine in ("serial", "auto")}, turns)
+        name = f"{plural(clients, 'client')}, {plural(rounds, 'round')}, {plural(steps, 'step')}"
+        results[name] = ratio(times["auto"], times["serial"])
+    show_progress(f"small runs: {results}")
     return results
 
 
-def memory() -> dict[str, Any]:
-    """Megabytes that a run holds beyond its data and update matrix, worker processes included."""
+def small_mlp() -> torch.nn.Module:
+    return build_model("mlp", (1, 8, 8), 10, seed=0)
+
+
+def measure_memory() -> dict[str, Any]:
+    """Measure the megabytes of a run besides its data and update matrix, including worker processes."""
     results = {}
     for name, case in CASES.items():
-        if case.flops < 1e9:
-            numbers = sum(p.numel() for p in case.model().parameters()) * case.clients
-            numbers += case.clients * case.samples * math.prod(case.shape)
-            held = {
-                contender: in_a_process(sys.executable, script, name, variant)["memory_mb"] - 4 * numbers / 2**20
-                for contender, (script, variant) in {"plain loop": ("plain.py", "1"), **_ours(case)}.items()
+        if not case.is_heavy:
+            parameters = sum(parameter.numel() for parameter in case.model().parameters())
+            numbers = case.clients * (parameters + case.samples * math.prod(case.shape))
+            contenders = {
+                "plain loop": ("plain.py", "1"),
+                **{engine: ENGINES[engine] for engine in useful_engines(case)},
             }
-            results[name] = {contender: round(value) for contender, value in held.items()}
-            tell(f"memory, {name}: {results[name]}")
+            results[name] = {
+                contender: round(run_contender(sys.executable, *script, name)["memory_mb"] - 4 * numbers / 2**20)
+                for contender, script in {"plain loop": ("plain.py", "1"), **contenders}.items()
+            }
+            show_progress(f"memory, {name}: {results[name]}")
     return results
 
 
-def growth() -> dict[str, Any]:
-    """Seconds and memory of a round from 20 to 2,000 clients: digits, mlp, 10 steps."""
-    digits = load_dataset("digits", None)
-    results = {}
-    for clients, participation in (
-        (20, 1.0),
-        (50, 1.0),
-        (100, 1.0),
-        (200, 1.0),
-        (500, 1.0),
-        (1000, 1.0),
-        (2000, 1.0),
-        (2000, 0.05),
-    ):
+def measure_growth() -> dict[str, Any]:
+    """Measure the milliseconds and memory of a round with 20 to 2,000 clients: digits, mlp, 10 steps."""
+    train = load_dataset("digits").train
+    results, rounds = {}, 9
+    everyone = [(clients, 1.0) for clients in (20, 50, 100, 200, 500, 1000, 2000)]
+    for clients, participation in (*everyone, (2000, 0.05)):
         generator = torch.Generator().manual_seed(0)
-        parts = [
-            digits.train.subset(torch.randperm(len(digits.train), generator=generator)[:64]) for _ in range(clients)
-        ]
-        settings = Training(rounds=9, local_steps=10, participation=participation)
-        simulator, _ = assemble(settings, Taco(), build_model("mlp", (1, 8, 8), 10, seed=0), parts, None)
-        stamps = []
-        for outcome in simulator.rounds(simulator.begin()):
-            stamps.append(perf_counter())
-            held = memory_mb() if outcome.state.round == settings.rounds else 0.0
-        seconds = statistics.median(after - before for before, after in pairwise(stamps))
-        asked = f"{clients}" if participation == 1 else f"{clients}, {participation:.0%} in a round"
-        results[asked] = {"round_ms": round(1000 * seconds, 2), "memory_mb": round(held)}
-        tell(f"{asked} clients: {results[asked]}")
+        parts = [train.subset(torch.randperm(len(train), generator=generator)[:64]) for _ in range(clients)]
+        simulator = build_simulator(
+            Taco(), small_mlp(), parts, rounds=rounds, local_steps=10, participation=participation
+        )
+        ends = []
+        for finished in simulator.rounds(simulator.initial_state()):
+            ends.append(perf_counter())
+            memory = memory_mb() if finished.state.round == rounds else 0.0
+        milliseconds = 1000 * statistics.median(after - before for before, after in pairwise(ends))
+        name = f"{clients}" if participation == 1 else f"{clients}, {participation:.0%} per round"
+        results[name] = {"round_ms": round(milliseconds, 2), "memory_mb": round(memory)}
+        show_progress(f"{name} clients: {results[name]}")
     return results
 
 
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def show_progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
-    "engines": lambda asked: engines(asked.turns, asked.peer),
-    "methods": lambda asked: methods(12 * asked.turns),
-    "server": lambda asked: server(4 * asked.turns),
-    "small_runs": lambda asked: small_runs(4 * asked.turns),
-    "memory": lambda _: memory(),
-    "growth": lambda _: growth(),
+    "engines": lambda options: measure_engines(options.turns, options.peer),
+    "methods": lambda options: measure_methods(12 * options.turns),
+    "server": lambda options: measure_server(4 * options.turns),
+    "small_runs": lambda options: measure_small_runs(4 * options.turns),
+    "memory": lambda _: measure_memory(),
+    "growth": lambda _: measure_growth(),
 }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=PARTS, help="measure one part and keep the other results")
-    parser.add_argument("--turns", type=int, default=5, help="how often each contender is measured")
-    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter with pfl, which then competes")
-    asked = parser.parse_args()
-    with alone():
-        torch.set_num_threads(1)
-        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        results["machine"] = machine()
-        for name in [asked.only] if asked.only else PARTS:
-            results[name] = PARTS[name](asked)
-            RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    draw(results, DOCS / "images" / "performance.svg")
-    write_tables(results, DOCS / "performance.md")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Your own model and clients: any nn.Module, and one (x, y) pair of tensors for each client."""
+"""Train your own model on your own clients: any nn.Module, and one (x, y) pair of tensors per client."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import fedtaco
 from fedtaco import Taco
@@ -10,15 +10,16 @@ torch.manual_seed(0)
 centres = torch.randn(3, 8)
 
 
-def hospital(favourite: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two thirds of a hospital's patients have its favourite diagnosis."""
-    y = torch.where(torch.rand(200) < 2 / 3, favourite, torch.randint(0, 3, (200,)))
-    return centres[y] + torch.randn(200, 8), y
+def draw_patients(count: int, diagnoses: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw eight measurements and a diagnosis of each patient."""
+    y = diagnoses[torch.randint(0, len(diagnoses), (count,))]
+    return centres[y] + torch.randn(count, 8), y
 
 
-clients = [hospital(number % 3) for number in range(6)]
-test_y = torch.randint(0, 3, (500,))
-test = (centres[test_y] + torch.randn(500, 8), test_y)
+# Six hospitals, each with one diagnosis that is four times as frequent as the two others, and a balanced test set.
+all_diagnoses = torch.arange(3)
+clients = [draw_patients(200, torch.cat([all_diagnoses, torch.full((3,), number % 3)])) for number in range(6)]
+test = draw_patients(500, all_diagnoses)
 
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
 result = fedtaco.train(model, clients, test, method=Taco(), rounds=10, local_steps=20, local_lr=0.05)

@@ -1,24 +1,27 @@
-"""A method of your own: FedAvg that clips each upload to a length. Run it, or name it to the command line:
+"""A method of your own: FedAvg that clips the norm of each upload. Run this file, or use it on the command line:
 
 fedtaco run --method own_method:Clipped --set clipped.limit=0.5
 """
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 import fedtaco
 from fedtaco import Method, parameter
+from fedtaco.methods import LocalContext, NamedTensors
 
 
 @dataclass(frozen=True)
 class Clipped(Method):
     name = "clipped"
-    summary = "shortens uploads that are longer than a limit"
+    summary = "clips the norm of each upload"
 
-    limit: float = parameter(1.0, "the longest upload that is sent as it is", low=0, open_low=True)
+    limit: float = parameter(1.0, "maximum norm of an upload", low=0, open_low=True)
 
-    def finish(self, update, local):
-        length = update.norm(dim=-1, keepdim=True)
-        return {"update": update * (self.limit / length).clamp(max=1)}, local.memory
+    def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
+        norm = update.norm(dim=-1, keepdim=True)
+        return {"update": update * (self.limit / norm).clamp(max=1)}, local.memory
 
 
 if __name__ == "__main__":
@@ -26,4 +29,4 @@ if __name__ == "__main__":
 
     check_method(Clipped())
     result = fedtaco.run(Clipped(limit=0.5), dataset="digits", rounds=5)
-    print(f"{result.history.final_accuracy:.1%} after 5 rounds")
+    print(f"accuracy after 5 rounds: {result.history.final_accuracy:.1%}")

@@ -1,4 +1,4 @@
-"""What tests share: one torch thread, and the real datasets where they are at hand."""
+"""Shared by all tests: one torch thread, and the published datasets if they are available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder with the published datasets, named by FEDTACO_DATA."""
+    """Return the folder with the published datasets, which FEDTACO_DATA names; skip the test if there is none."""
     folder = os.environ.get("FEDTACO_DATA")
     if not folder:
         pytest.skip("FEDTACO_DATA does not name a folder with the published datasets")

@@ -1,7 +1,7 @@
-"""Methods of each kind that the contract must carry, as sketches that only the tests know.
+"""Sketches of methods that the package does not contain but its contract must support.
 
-Unequal steps (FedNova), a second phase (Mime), a full pass (MimeLite), memory that includes numbers
-(STEM with carried momentum), and compressed uploads.
+Unequal numbers of steps (FedNova), a survey phase (Mime), full gradients (MimeLite), memory that contains a number
+(STEM with momentum that continues over rounds), and compressed uploads.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fedtaco.parameters import parameter
 
 @dataclass(frozen=True)
 class FedNova(Method):
-    """Every upload counts by its direction, whatever number of steps made it."""
+    """Divides each upload by its number of steps, so that clients with more steps do not weigh more."""
 
     name = "sketch-fednova"
-    summary = "normalises uploads by their steps"
+    summary = "normalises uploads by their number of steps"
 
     def aggregate(self, server, uploads):
         per_step = uploads.aggregation_weights / uploads.steps
@@ -29,10 +29,10 @@ class FedNova(Method):
 
 @dataclass(frozen=True)
 class MimeLite(Method):
-    """The server's momentum comes from full gradients at the broadcast point."""
+    """Momentum from full gradients at the broadcast point, which stays fixed during a round."""
 
     name = "sketch-mime-lite"
-    summary = "keeps a frozen momentum in the round"
+    summary = "uses momentum that is fixed during a round"
     cost = Cost(full_passes=1, vector_ops=1, down=2, up=2)
     beta: float = parameter(0.9, "momentum", low=0, high=1)
 
@@ -58,10 +58,10 @@ class MimeLite(Method):
 
 @dataclass(frozen=True)
 class Mime(MimeLite):
-    """A first phase asks for full gradients, whose mean corrects every step of the second."""
+    """Surveys full gradients, whose mean corrects every step of the training phase."""
 
     name = "sketch-mime"
-    summary = "corrects each gradient by the cohort's full gradient"
+    summary = "corrects each gradient by the full gradient of the cohort"
     cost = Cost(gradients=2, full_passes=1, vector_ops=3, down=4, up=2)
     surveys = True
 
@@ -92,10 +92,10 @@ class Mime(MimeLite):
 
 @dataclass(frozen=True)
 class CarriedStem(Stem):
-    """STEM as published: momentum goes on over rounds, from the point where the client stopped."""
+    """STEM as published: momentum continues over rounds, from the point where the client stopped."""
 
     name = "sketch-stem-original"
-    summary = "carries momentum over rounds"
+    summary = "continues momentum over rounds"
     cost = Cost(gradients=2, vector_ops=4, memory=1, down=2, up=2)
 
     def server_memory(self, weights, constants):
@@ -129,22 +129,22 @@ class CarriedStem(Stem):
 
 @dataclass(frozen=True)
 class Quantised(Method):
-    """Uploads are eight-bit codes with one scale; what rounding lost is added to the next upload."""
+    """Uploads are 8-bit codes with one scale; the rounding error is added to the next upload."""
 
     name = "sketch-quantised"
-    summary = "sends eight bits a number"
+    summary = "sends 8 bits per number"
     cost = Cost(memory=1, up=0.2)
 
     def client_memory(self, weights, constants):
-        return {"lost": torch.zeros_like(weights)}
+        return {"error": torch.zeros_like(weights)}
 
     def finish(self, update, local):
-        wanted = update + local.memory["lost"]
+        wanted = update + local.memory["error"]
         scale = wanted.abs().amax(-1, keepdim=True) / 127
         codes = torch.where(scale > 0, wanted / scale, torch.zeros_like(wanted)).round()
         finite = torch.isfinite(codes).all(-1, keepdim=True)
         upload = {"codes": codes.nan_to_num().to(torch.int8), "scale": scale.where(finite, scale * torch.nan)}
-        return upload, {"lost": wanted - codes * scale}
+        return upload, {"error": wanted - codes * scale}
 
     def decode(self, upload):
         return {"update": upload["codes"] * upload["scale"]}

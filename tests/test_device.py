@@ -1,4 +1,4 @@
-"""Devices: no accelerator is at hand, so that ``meta``, which refuses to mix with the CPU, stands for one."""
+"""Devices. Tests run without an accelerator; the device ``meta``, which cannot be mixed with the CPU, replaces it."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from fedtaco.models.stacked import _cross_entropy_slope, _LayersByHand, _plain_l
 CLIENTS, STEPS = 3, 2
 
 
-def on_meta(method):
-    """A worker whose model is on ``meta``, and a round's order and jobs, which are at home."""
-    home = FlatModel(build_model("mlp", (1, 8, 8), 10, seed=0))
-    away = FlatModel(home.module, torch.device("meta"))
+def round_on_meta(method):
+    """Return a runner whose model is on ``meta``, and the instructions and jobs of a round, which are on the CPU."""
+    model = FlatModel(build_model("mlp", (1, 8, 8), 10, seed=0))
+    model_on_meta = FlatModel(model.module, torch.device("meta"))
     constants = Constants(CLIENTS, 1, STEPS, 0.1)
     samples = TensorSamples(torch.rand(30, 1, 8, 8), torch.arange(30) % 10)
-    runner = ClientRunner(away, [samples] * CLIENTS, ClientConfig(constants, 8, cross_entropy, 0))
-    server = fedtaco.methods.ServerState(home.vector, method.server_memory(home.vector, constants))
-    order = Instructions("train", 1, method.broadcast(server, torch.arange(CLIENTS)), home.buffers)
-    memory = method.client_memory(home.vector, constants)
-    return runner, order, [ClientJob(row, row, STEPS, memory) for row in range(CLIENTS)]
+    runner = ClientRunner(model_on_meta, [samples] * CLIENTS, ClientConfig(constants, 8, cross_entropy, 0))
+    server = fedtaco.methods.ServerState(model.vector, method.server_memory(model.vector, constants))
+    instructions = Instructions("train", 1, method.broadcast(server, torch.arange(CLIENTS)), model.buffers)
+    memory = method.client_memory(model.vector, constants)
+    return runner, instructions, [ClientJob(row, row, STEPS, memory) for row in range(CLIENTS)]
 
 
-@pytest.mark.parametrize("method", [kind() for kind in METHODS.values()], ids=lambda method: method.name)
-def test_all_that_a_client_computes_is_where_its_model_is(method):
-    runner, order, jobs = on_meta(method)
-    one = _SingleClient(runner, order, jobs[0])
+@pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=lambda method: method.name)
+def test_clients_compute_on_the_device_of_the_model(method):
+    runner, instructions, jobs = round_on_meta(method)
+    single = _SingleClient(runner, instructions, jobs[0])
     stack = Stack(_LayersByHand(_plain_layers(runner.model), _cross_entropy_slope), by_hand=True)
-    several = _StackedClients(runner, order, jobs, stack)
+    stacked = _StackedClients(runner, instructions, jobs, stack)
     size = runner.model.vector.numel()
-    for work, x, shape in (
-        (one, runner.model.vector, (size,)),
-        (several, torch.empty(CLIENTS, size, device="meta"), (CLIENTS, size)),
+    for training, x, shape in (
+        (single, runner.model.vector, (size,)),
+        (stacked, torch.empty(CLIENTS, size, device="meta"), (CLIENTS, size)),
     ):
-        upload, memory = work.run(method, x)
+        upload, memory = training.run(method, x)
         for tensor in (*upload.values(), *memory.values()):
             assert tensor.device.type == "meta"
             assert tensor.shape == shape
 
 
-def test_meta_does_refuse_to_mix():
+def test_meta_cannot_be_mixed_with_the_cpu():
     with pytest.raises(RuntimeError, match="device"):
         torch.empty(3, device="meta") + torch.ones(3)
 
 
-def test_a_device_that_is_not_there_is_said_so():
+def test_missing_device_is_reported():
     assert choose_device("auto").type in ("cpu", "cuda", "mps")
     with pytest.raises(InvalidInput, match="There is no device 'gpu'"):
         choose_device("gpu")
@@ -64,7 +64,7 @@ def test_a_device_that_is_not_there_is_said_so():
                 fedtaco.run("fedavg", dataset="digits", rounds=1, local_steps=1, device=name)
 
 
-def test_vectors_travel_and_come_home():
+def test_batches_are_converted_and_vectors_are_not_copied_needlessly():
     model = FlatModel(build_model("mlp", (4,), 2, seed=0))
     assert model.move_batch((torch.ones(2, 4, dtype=torch.float64), torch.zeros(2)))[0].dtype == torch.float32
     assert Broadcast(model.vector).start is model.to_device({"start": model.vector})["start"]

@@ -1,7 +1,5 @@
 """pfl-research: its simulated backend with federated averaging, in one process and without evaluation."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -22,15 +20,15 @@ from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from work import LOCAL_LR, asked, report
+from cases import LOCAL_LR, parse_arguments, time_rounds
 
-os.environ["PFL_PYTORCH_DEVICE"] = "cpu"  # or pfl looks for other devices at every batch
-case, threads = asked()
+os.environ["PFL_PYTORCH_DEVICE"] = "cpu"  # otherwise pfl looks for other devices at every batch
+case, threads = parse_arguments()
 torch.set_num_threads(int(threads))
 
 
 class Trainable(nn.Module):
-    """A model with the methods that pfl asks of it."""
+    """A model with the methods that pfl requires."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -40,11 +38,11 @@ class Trainable(nn.Module):
         return nn.functional.cross_entropy(self.network(x), y)
 
     def metrics(self, x: Tensor, y: Tensor) -> dict[str, MetricValue]:
-        raise RuntimeError("pfl evaluates, which no other contender does: the comparison would be unfair")
+        raise RuntimeError("pfl evaluates the model, which no other contender does; the comparison would be unfair")
 
 
 class CycledDataset(PyTorchTensorDataset):
-    """A user's tensors, shuffled anew in each pass: pfl's own stops after one pass, with a smaller last batch."""
+    """A user's tensors, reshuffled for each pass; pfl's own dataset ends after one pass, with a smaller last batch."""
 
     def iter(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         x, y = self.raw_data
@@ -77,9 +75,9 @@ context = CentralContext(
 )
 
 
-def play_round() -> None:
+def run_round() -> None:
     statistics, metrics = backend.gather_results(model, algorithm, central_context=context)
     algorithm.process_aggregated_statistics(context, metrics, model, statistics)
 
 
-report(case, play_round)
+time_rounds(case, run_round)

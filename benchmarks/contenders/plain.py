@@ -1,6 +1,4 @@
-"""The plain PyTorch loop, as researchers write it: a copy of the model for each client, ``optimizer.step()``."""
-
-from __future__ import annotations
+"""The plain PyTorch loop as researchers write it, with a copy of the model for each client and ``optimizer.step()``."""
 
 import copy
 import sys
@@ -10,16 +8,16 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from work import LOCAL_LR, asked, report
+from cases import LOCAL_LR, parse_arguments, time_rounds
 
-case, threads = asked()
+case, threads = parse_arguments()
 torch.set_num_threads(int(threads))
 model = case.model()
 data, labels = case.data()
 loss_function = nn.CrossEntropyLoss()
 
 
-def play_round() -> None:
+def run_round() -> None:
     total: dict[str, torch.Tensor] = {}
     for x, y in zip(data, labels, strict=True):
         local = copy.deepcopy(model)
@@ -37,4 +35,4 @@ def play_round() -> None:
     model.load_state_dict(total)
 
 
-report(case, play_round)
+time_rounds(case, run_round)

@@ -7,18 +7,7 @@ if TYPE_CHECKING:
     from fedtaco.data import split
     from fedtaco.errors import InvalidInput, RunStopped
     from fedtaco.experiment import ExperimentConfig, Result, load, load_model, run, save_model, train
-    from fedtaco.methods import (
-        METHODS,
-        Cost,
-        FedACG,
-        FedAvg,
-        FedProx,
-        FoolsGold,
-        Method,
-        Scaffold,
-        Stem,
-        Taco,
-    )
+    from fedtaco.methods import METHODS, Cost, FedACG, FedAvg, FedProx, FoolsGold, Method, Scaffold, Stem, Taco
     from fedtaco.parameters import parameter
     from fedtaco.records import ClientRecord, History, RoundRecord
 

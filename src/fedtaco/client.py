@@ -1,7 +1,5 @@
 """What clients do in a round: the only training loop, for one client or for a stack of clients."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

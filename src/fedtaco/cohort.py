@@ -76,9 +76,9 @@ class CohortResults:
         steps, counts = torch.tensor([job.steps for job in ordered]), [job.count for job in ordered]
         return cls(cohort, torch.tensor(cohort), steps, normalize(counts))
 
-    def put(self, job: ClientJob, result: ClientResult) -> None:
-        """Store a result whose upload is decoded, that is, consists of full vectors."""
-        for name, tensor in result.upload.items():
+    def put(self, job: ClientJob, result: ClientResult, decoded: NamedTensors) -> None:
+        """Store the result of a job; ``decoded`` is its upload as full vectors."""
+        for name, tensor in decoded.items():
             self.vectors[name] = self._matrix(self.vectors.get(name), tensor)
             self.vectors[name][job.row] = tensor
         self.buffers = self._matrix(self.buffers, result.buffers)

@@ -1,7 +1,5 @@
 """Devices. A model and its batches may be on an accelerator; the server, uploads and memories are on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

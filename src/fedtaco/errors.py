@@ -1,6 +1,4 @@
-"""The ways a run can go wrong that a person can do something about."""
-
-from __future__ import annotations
+"""Errors that a user can do something about."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,26 +6,26 @@ from typing import Any
 
 
 class InvalidInput(ValueError):
-    """A setting that cannot work: one sentence that names it and says what would be right."""
+    """Invalid input; the message is one sentence that names the field, its value and what would be right."""
 
     exit_code = 2
 
 
 class RunStopped(RuntimeError):
-    """A run that cannot go on, such as one that diverged; ``history`` keeps what it recorded."""
+    """A run that cannot continue, such as one that diverged; ``history`` holds the rounds before."""
 
     exit_code = 3
     history: Any = None
 
 
 class ProcessDied(RuntimeError):
-    """A process that was killed in the midst of a run, as when memory runs out; a recorded run can be resumed."""
+    """A process that was killed during a run, for instance by lack of memory; a recorded run can be resumed."""
 
     exit_code = 3
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInput:
-    """The error for a name that does not exist, with the nearest one that does.
+    """Return the error for an unknown name, with the most similar known one.
 
     >>> str(unknown("method", "tako", ["taco", "fedavg"]))
     "There is no method 'tako'; did you mean 'taco'? Known: fedavg, taco."

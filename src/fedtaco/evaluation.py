@@ -1,7 +1,5 @@
 """Accuracy and loss of a model on samples it was not trained on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

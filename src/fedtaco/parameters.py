@@ -1,7 +1,5 @@
 """Parameters of methods, detectors and behaviours: dataclass fields that carry their range and meaning."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from dataclasses import dataclass

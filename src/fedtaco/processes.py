@@ -1,7 +1,5 @@
 """Worker processes: how many to start, how to end them with their parent, and how to send errors between them."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pickle

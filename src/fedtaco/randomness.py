@@ -1,10 +1,8 @@
-"""All randomness is a function of (seed, purpose, keys), never of a global generator.
+"""Randomness as a function of (seed, purpose, keys), never of a global generator.
 
-So results depend neither on the engine nor on the order of clients nor on a resume, and every
+Results therefore depend neither on the engine nor on the order of clients nor on a resume, and every
 method sees the same batches.
 """
-
-from __future__ import annotations
 
 import zlib
 
@@ -16,7 +14,7 @@ def _sequence(seed: int, purpose: str, *keys: int) -> np.random.SeedSequence:
 
 
 def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
-    """A fresh numpy generator for one purpose.
+    """Return a new numpy generator for one purpose.
 
     >>> a, b = generator(0, "batches", 3, 1), generator(0, "batches", 3, 1)
     >>> bool(a.integers(1 << 30) == b.integers(1 << 30))
@@ -26,5 +24,5 @@ def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
 
 
 def torch_seed(seed: int, purpose: str, *keys: int) -> int:
-    """A seed for torch's own generators (initial weights, dropout)."""
+    """Return a seed for torch's own generators (initial weights, dropout)."""
     return int(_sequence(seed, purpose, *keys).generate_state(1, np.uint64)[0] >> np.uint64(2))

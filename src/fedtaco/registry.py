@@ -1,10 +1,8 @@
 """Classes by name: the registered ones, and users' own as ``package.module:Class``."""
 
-from __future__ import annotations
-
 import importlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -14,7 +12,7 @@ from fedtaco.parameters import Configurable, ParameterValue, check_class, domain
 Base = TypeVar("Base", bound=Configurable)
 
 
-class Registry(Mapping[str, type[Base]], Generic[Base]):
+class Registry(dict[str, type[Base]], Generic[Base]):
     """The registered subclasses of a base class, by name.
 
     Parameters
@@ -26,17 +24,8 @@ class Registry(Mapping[str, type[Base]], Generic[Base]):
     """
 
     def __init__(self, base: type[Base], classes: Sequence[type[Base]]) -> None:
+        super().__init__({cls.name: cls for cls in classes})
         self.base = base
-        self._classes = {cls.name: cls for cls in classes}
-
-    def __getitem__(self, name: str) -> type[Base]:
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
     def find(self, spec: str) -> type[Base]:
         """Return a registered class by name, or import a user's own by ``package.module:Class``.

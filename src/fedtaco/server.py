@@ -1,7 +1,5 @@
 """The server's half of a round, wherever the clients are: on this machine or across a network."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,16 +9,7 @@ from torch import Tensor
 
 from fedtaco.cohort import CohortResults, Instructions
 from fedtaco.errors import InvalidInput, RunStopped
-from fedtaco.methods import (
-    Broadcast,
-    Constants,
-    Expulsion,
-    Method,
-    NamedTensors,
-    ServerState,
-    Uploads,
-    weighted_sum,
-)
+from fedtaco.methods import Broadcast, Constants, Expulsion, Method, NamedTensors, ServerState, Uploads, weighted_sum
 from fedtaco.randomness import generator
 from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord
 from fedtaco.trust import Detector, DetectorInput, Off

@@ -1,7 +1,5 @@
 """The round loop on one machine."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +17,7 @@ from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, evaluate
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.server import FinishedRound, RoundOutcome, RunState, Server, cohort_size
-from fedtaco.trust import AdversarialClients, Detector, Off, finite_rows
+from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, Off, finite_rows
 
 Weighting = Literal["uniform", "samples"]
 
@@ -67,7 +65,7 @@ class Simulator:
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
-        adversaries: AdversarialClients | None = None,
+        adversaries: AdversarialClients = NO_ADVERSARIES,
         engine: Engine | None = None,
     ) -> None:
         self.method, self.runner, self.test, self.validation = method, runner, test, validation
@@ -78,7 +76,7 @@ class Simulator:
         self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off())
         self.start = self.model.vector.to(CPU, copy=True), self.model.buffers.to(CPU, copy=True)
         self.engine = engine or SerialEngine(runner)
-        self.adversaries = None if adversaries is None else AdversarialEngine(self.engine, runner, adversaries)
+        self.adversaries = AdversarialEngine(self.engine, runner, adversaries)
 
     def initial_state(self) -> SimulatorState:
         """Return the state before the first round."""
@@ -126,10 +124,7 @@ class Simulator:
             )
             for row, client in enumerate(cohort.tolist())
         ]
-        if self.adversaries is None:
-            results = self.engine.run(self.method, instructions, jobs)
-        else:
-            results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
+        results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
         finite = finite_rows({**results.vectors, "buffers": results.buffers})
         if not finite.any():
             raise self.server.diverged(instructions.round, "no client sent a finite upload")

@@ -16,12 +16,12 @@ from fedtaco.methods import METHODS
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-digits"
 
 
-def new(folder, *options):
+def create_app(folder, *options):
     return CliRunner().invoke(app, ["flower", "new", str(folder), *options])
 
 
-def test_the_written_app_is_the_example(tmp_path):
-    done = new(tmp_path / "flower-digits", "--method", "taco")
+def test_created_app_equals_the_example(tmp_path):
+    done = create_app(tmp_path / "flower-digits", "--method", "taco")
     assert done.exit_code == 0, done.output
     assert "taco" in done.output
     written = {path.name: path.read_text() for path in (tmp_path / "flower-digits").iterdir()}
@@ -30,8 +30,8 @@ def test_the_written_app_is_the_example(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_app_uses_the_given_method(method, tmp_path):
-    assert new(tmp_path / "My App", "--method", method).exit_code == 0
+def test_created_app_uses_the_given_method(method, tmp_path):
+    assert create_app(tmp_path / "My App", "--method", method).exit_code == 0
     project = tomllib.loads((tmp_path / "My App" / "pyproject.toml").read_text())
     assert project["tool"]["flwr"]["app"]["config"]["method"] == method
     assert project["project"]["name"] == "my-app"
@@ -41,13 +41,13 @@ def test_invalid_folders_and_methods_are_explained(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
     (tmp_path / "file").touch()
-    for folder, options, words in (
+    for folder, options, message in (
         ("full", (), "is not an empty folder"),
         ("file", (), "is not an empty folder"),
         ("file/below", (), "Cannot write to"),
         ("new", ("--method", "tako"), "did you mean 'taco'"),
     ):
-        done = new(tmp_path / folder, *options)
+        done = create_app(tmp_path / folder, *options)
         assert isinstance(done.exception, InvalidInput)
-        assert words in str(done.exception)
+        assert message in str(done.exception)
     assert not (tmp_path / "new").exists()

@@ -13,7 +13,7 @@ from PIL import Image
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.data import DATASETS, as_samples, fetch_dataset, load_dataset
+from fedtaco.data import as_samples, fetch_dataset, load_dataset
 from fedtaco.data.sources import SOURCES
 
 
@@ -34,14 +34,15 @@ def as_image(pixels):
 
 def write_hub(folder, name, parts):
     """Write parquet files as the hub stores them: images as PNG bytes, labels as class labels."""
-    columns = SOURCES[name].columns
+    source = SOURCES[name]
+    columns = source.columns
     (folder / "data").mkdir(parents=True)
     for part, (x, y, *users) in parts.items():
         text = isinstance(x[0], str)
         values = {columns.x: list(x) if text else [as_image(image) for image in x], columns.y: list(y)}
         features = {
             columns.x: datasets.Value("string") if text else datasets.Image(),
-            columns.y: datasets.Value("string") if text else datasets.ClassLabel(num_classes=DATASETS[name].classes),
+            columns.y: datasets.Value("string") if text else datasets.ClassLabel(num_classes=source.info.classes),
         }
         if users:
             values[columns.user], features[columns.user] = list(users[0]), datasets.Value("string")

@@ -13,15 +13,14 @@ from published import write_cifar100, write_leaf, write_mnist, write_svhn
 from scipy.io import loadmat, savemat
 
 from fedtaco import InvalidInput
-from fedtaco.data import DATASETS, load_dataset
+from fedtaco.data import load_dataset
 from fedtaco.data.sources import SOURCES
 from fedtaco.data.sources.shakespeare import ALPHABET
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_facts_are_complete(name):
-    info = DATASETS[name]
-    assert info is SOURCES[name].info
+    info = SOURCES[name].info
     assert info.name == name
     assert all((info.title, info.model, info.partition, info.licence, info.citation))
     assert bool(info.folders) == bool(info.files) == bool(info.hub) == (name != "digits")
@@ -100,7 +99,7 @@ def test_an_unknown_character_is_named(tmp_path):
 
 
 def test_the_folder_of_debians_package_is_searched():
-    assert "/usr/share/datasets/fashion-mnist" in DATASETS["fmnist"].folders
+    assert "/usr/share/datasets/fashion-mnist" in SOURCES["fmnist"].info.folders
 
 
 def test_the_error_for_a_missing_dataset_says_how_to_get_it(tmp_path):

@@ -1,4 +1,4 @@
-"""The pool gives the serial engine's results to the last bit, and survives what happens to processes."""
+"""The pool engine has the results of the serial one, to the last bit, and copes with workers that die."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pool_of(workers):
     return engine
 
 
-def states_agree(first, second):
+def assert_same_state(first, second):
     assert torch.equal(first.server.weights, second.server.weights)
     assert first.server.memory.keys() == second.server.memory.keys()
     for name, tensor in first.server.memory.items():
@@ -41,61 +41,60 @@ def states_agree(first, second):
 @pytest.mark.parametrize("method", [*(kind() for kind in METHODS.values()), *SKETCHES], ids=lambda method: method.name)
 def test_pool_equals_serial_to_the_last_bit(method):
     options = {"participation": 0.6, "steps": [1, 5, 2, 4, 3]}
-    states_agree(final_state(method, **options), final_state(method, engine=pool_of(2), **options))
+    assert_same_state(final_state(method, **options), final_state(method, engine=pool_of(2), **options))
 
 
 @pytest.mark.parametrize("workers", [1, 3, 9])
-def test_the_number_of_workers_does_not_matter(workers):
-    states_agree(final_state(Scaffold()), final_state(Scaffold(), engine=pool_of(workers)))
+def test_result_does_not_depend_on_the_number_of_workers(workers):
+    assert_same_state(final_state(Scaffold()), final_state(Scaffold(), engine=pool_of(workers)))
 
 
-def test_records_have_every_clients_seconds():
+def test_seconds_of_every_client_are_recorded():
     simulator = make_simulator(Taco(), engine=pool_of(2))
-    outcome = run_rounds(simulator, simulator.initial_state(), 1)[0]
-    assert all(record.seconds > 0 for record in outcome.clients)
+    (finished,) = run_rounds(simulator, simulator.initial_state(), 1)
+    assert all(record.seconds > 0 for record in finished.clients)
 
 
-class Fatal:
-    """Samples whose client's process dies when they are first, or ever, fetched in a worker."""
+class KillsWorker:
+    """Samples that kill the worker process that fetches them: the first one if there is a ``marker``, else each."""
 
     def __init__(self, samples, marker=None):
-        self.samples, self.marker, self.home = samples, marker, os.getpid()
+        self.samples, self.marker, self.parent = samples, marker, os.getpid()
 
     def __len__(self):
         return len(self.samples)
 
     def batch(self, indices):
-        if os.getpid() != self.home and (self.marker is None or not self.marker.exists()):
+        if os.getpid() != self.parent and (self.marker is None or not self.marker.exists()):
             if self.marker is not None:
                 self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return self.samples.batch(indices)
 
 
-def test_a_worker_that_dies_is_named_and_its_client_run_again(tmp_path):
+def test_client_of_a_dead_worker_is_run_again(tmp_path):
     clients = skewed_clients()
-    clients[3] = Fatal(clients[3], tmp_path / "died")
+    clients[3] = KillsWorker(clients[3], tmp_path / "died")
     with pytest.warns(RuntimeWarning, match=r"Worker \d+ died \(exit code -9\) while it ran client 3; this is run"):
-        survived = final_state(Scaffold(), clients=clients, engine=pool_of(2))
-    states_agree(final_state(Scaffold()), survived)
+        state = final_state(Scaffold(), clients=clients, engine=pool_of(2))
+    assert_same_state(final_state(Scaffold()), state)
 
 
-def test_a_worker_that_dies_between_rounds_is_replaced():
+def test_worker_that_dies_between_rounds_is_replaced():
     simulator = make_simulator(Scaffold(), engine=pool_of(2))
     rounds = simulator.rounds(simulator.initial_state())
     next(rounds)
-    before = set(multiprocessing.active_children())
-    victim = before.pop()
+    victim = multiprocessing.active_children()[0]
     os.kill(victim.pid, signal.SIGKILL)
     victim.join()
     with pytest.warns(RuntimeWarning, match=rf"Worker {victim.pid} died \(exit code -9\) before it ran client"):
         *_, last = rounds
-    states_agree(final_state(Scaffold()), last.state)
+    assert_same_state(final_state(Scaffold()), last.state)
 
 
-def test_a_client_that_kills_every_worker_ends_the_run():
+def test_run_ends_if_a_client_kills_its_worker_twice():
     clients = skewed_clients()
-    clients[3] = Fatal(clients[3])
+    clients[3] = KillsWorker(clients[3])
     with (
         pytest.warns(RuntimeWarning, match="client 3"),
         pytest.raises(ProcessDied, match="while it ran client 3, for the second time"),
@@ -103,7 +102,7 @@ def test_a_client_that_kills_every_worker_ends_the_run():
         final_state(FedAvg(), clients=clients, engine=pool_of(2))
 
 
-def test_an_error_in_a_worker_is_the_callers():
+def test_error_in_a_worker_is_raised_in_the_caller():
     class Broken:
         def __len__(self):
             return 12
@@ -117,14 +116,14 @@ def test_an_error_in_a_worker_is_the_callers():
     assert "client 2 in round 1" in error.value.__notes__[0]
 
 
-def test_no_worker_is_left_when_a_run_is_over():
+def test_no_worker_is_left_after_a_run():
     simulator = make_simulator(FedAvg(), engine=pool_of(2))
-    seen = [len(multiprocessing.active_children()) for _ in simulator.rounds(simulator.initial_state())]
-    assert seen == [2] * 4
+    workers = [len(multiprocessing.active_children()) for _ in simulator.rounds(simulator.initial_state())]
+    assert workers == [2] * 4
     assert multiprocessing.active_children() == []
 
 
-def test_no_worker_is_left_when_a_run_is_abandoned():
+def test_no_worker_is_left_after_a_run_is_abandoned():
     simulator = make_simulator(FedAvg(), engine=pool_of(2))
     rounds = simulator.rounds(simulator.initial_state())
     next(rounds)
@@ -146,7 +145,7 @@ time.sleep(60)
 """
 
 
-def test_workers_do_not_outlive_a_parent_that_is_killed():
+def test_workers_end_when_their_parent_is_killed():
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(pids) == 2
@@ -154,12 +153,12 @@ def test_workers_do_not_outlive_a_parent_that_is_killed():
     parent.wait()
     parent.stdout.close()
     deadline = time.monotonic() + 10
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(alive(pid) for pid in pids)
+    assert not any(is_alive(pid) for pid in pids)
 
 
-def alive(pid):
+def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,9 +1,10 @@
-"""The rule that chooses an engine looks at the run alone, and a resumed run keeps what was chosen."""
+"""The rule that selects an engine depends only on the run; a resumed run keeps its engine."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from run_helpers import Interrupted, assert_same_model, interrupt_after
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -19,12 +20,12 @@ from fedtaco.records import RunFolder
 MLP = build_model("mlp", (108,), 2, seed=0)
 
 
-def work(module=MLP, *, clients=20, cohort=None, cores=2, rounds=50, steps=100, shape=(108,), device="cpu"):
+def workload(module=MLP, *, clients=20, cohort=None, cores=2, rounds=50, steps=100, shape=(108,), device="cpu"):
     samples = TensorSamples(torch.rand(70, *shape), torch.arange(70) % 2)
-    plan = ClientConfig(Constants(clients, rounds, 100, 0.1), 64, cross_entropy, 0)
+    config = ClientConfig(Constants(clients, rounds, 100, 0.1), 64, cross_entropy, 0)
     model = FlatModel(module, torch.device(device))
-    each = steps if isinstance(steps, list) else [steps] * clients
-    return Workload(ClientRunner(model, [samples] * clients, plan), each, cohort or clients, cores)
+    steps = steps if isinstance(steps, list) else [steps] * clients
+    return Workload(ClientRunner(model, [samples] * clients, config), steps, cohort or clients, cores)
 
 
 def cnn():
@@ -54,70 +55,60 @@ def dropout():
     ],
     ids=str,
 )
-def test_the_rule(settings, name, workers, chunk, reason):
-    choice = select_engine("auto", work(**settings))
+def test_automatic_selection(settings, name, workers, chunk, reason):
+    choice = select_engine("auto", workload(**settings))
     assert (choice.name, choice.workers, choice.chunk) == (name, workers, chunk)
     assert reason in choice.reason
-    assert choice == select_engine("auto", work(**settings)) or choice.stack is not None
+    assert choice == select_engine("auto", workload(**settings)) or choice.stack is not None
 
 
-def test_a_run_beside_others_says_that_it_has_one_process():
-    assert "it has one process to itself" in select_engine("auto", work(**cnn()), workers=1).reason
+def test_reason_mentions_that_the_run_has_one_process():
+    assert "it has one process to itself" in select_engine("auto", workload(**cnn()), workers=1).reason
 
 
-def test_names_build_engines():
-    each = {"serial": SerialEngine, "pool": PoolEngine, "batched": BatchedEngine}
-    for name, kind in each.items():
-        job = work()
-        engine = select_engine(name, job).build(job.runner)
-        assert type(engine) is kind
+def test_engines_are_built_by_name():
+    classes = {"serial": SerialEngine, "pool": PoolEngine, "batched": BatchedEngine}
+    for name, cls in classes.items():
+        work = workload()
+        engine = select_engine(name, work).build(work.runner)
+        assert type(engine) is cls
         engine.close()
 
 
-def test_what_cannot_be_stacked_falls_back_with_a_reason():
-    choice = select_engine("batched", work(**dropout()))
+def test_model_that_cannot_be_stacked_falls_back_to_another_engine():
+    choice = select_engine("batched", workload(**dropout()))
     assert choice.name == "pool"
     assert (
         str(choice)
         == "pool (2 worker processes): the model cannot be stacked: it draws random numbers, as dropout does"
     )
-    assert select_engine("batched", work(**dropout(), cores=1)).name == "serial"
+    assert select_engine("batched", workload(**dropout(), cores=1)).name == "serial"
 
 
-def test_a_stored_choice_is_kept_on_another_machine():
-    choice = select_engine("auto", work(clients=100, cores=2))
-    again = select_engine("auto", work(clients=100, cores=16), previous=choice.to_config())
+def test_recorded_engine_is_kept_on_another_machine():
+    choice = select_engine("auto", workload(clients=100, cores=2))
+    again = select_engine("auto", workload(clients=100, cores=16), previous=choice.to_config())
     assert (again.name, again.chunk, again.reason) == ("batched", 25, choice.reason)
     assert again.workers == 16
-    assert select_engine("auto", work(cores=16), previous={"engine": "serial", "reason": "why"}).name == "serial"
+    assert select_engine("auto", workload(cores=16), previous={"engine": "serial", "reason": "why"}).name == "serial"
 
 
-def test_accelerators_stack_in_one_process():
-    meta = work(device="meta")
+def test_accelerator_uses_stacks_in_one_process():
+    meta = workload(device="meta")
     assert (meta.processes, meta.chunk(1)) == (1, 20)
     with pytest.raises(InvalidInput, match="pool runs on the CPU, not on meta; use batched"):
         select_engine("pool", meta)
 
 
-class Interrupt(Exception):
-    pass
-
-
-def test_a_resumed_run_keeps_its_engine_and_ends_the_same(tmp_path):
+def test_resumed_run_keeps_its_engine_and_result(tmp_path):
     settings = {"dataset": "digits", "clients": 20, "rounds": 4, "local_steps": 60}
-    whole = fedtaco.run("scaffold", workers=2, **settings)
-
-    def stop(record):
-        if record.round == 2:
-            raise Interrupt
-
-    with pytest.raises(Interrupt):
-        fedtaco.run("scaffold", out=tmp_path / "run", workers=2, on_round=stop, **settings)
-    begun = RunFolder(tmp_path / "run").config()["ran_by"]
-    chosen = {"engine": "batched", "chunk": 10, "reason": "small linear layers are faster stacked"}
-    assert begun == {**chosen, "versions": begun["versions"]}
+    expected = fedtaco.run("scaffold", workers=2, **settings)
+    with pytest.raises(Interrupted):
+        fedtaco.run("scaffold", out=tmp_path / "run", workers=2, on_round=interrupt_after(2), **settings)
+    ran_by = RunFolder(tmp_path / "run").config()["ran_by"]
+    selected = {"engine": "batched", "chunk": 10, "reason": "small linear layers are faster stacked"}
+    assert ran_by == {**selected, "versions": ran_by["versions"]}
     resumed = fedtaco.run("scaffold", out=tmp_path / "run", workers=1, resume=True, **settings)
-    assert RunFolder(tmp_path / "run").config()["ran_by"] == begun
-    for name, tensor in whole.model.state_dict().items():
-        assert torch.equal(tensor, resumed.model.state_dict()[name])
+    assert RunFolder(tmp_path / "run").config()["ran_by"] == ran_by
+    assert_same_model(expected.model, resumed.model)
     assert RunFolder(tmp_path / "run").summary()["engine"].startswith("batched (stacks of 10 clients)")

@@ -1,4 +1,4 @@
-"""Trackers, against the real TensorBoard, a local MLflow store and the real Weights & Biases, offline."""
+"""Trackers: TensorBoard, MLflow with a local store, and Weights & Biases offline, each with the real package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from run_helpers import Interrupted, interrupt_after
 
 from fedtaco import InvalidInput
 from fedtaco.experiment import Callback, RunOptions, resolve_config, run_experiment
@@ -18,25 +19,25 @@ from fedtaco.runs.callbacks import CallbackList
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "batch_size": 16}
 
 
-def tracked(name, folder):
-    experiment = resolve_config(method="taco", **QUICK)
-    result = run_experiment(experiment, RunFolder(folder), RunOptions(), CallbackList(build_trackers([name])))
-    return result.history
+def run_tracked(name, folder):
+    config = resolve_config(method="taco", **QUICK)
+    return run_experiment(config, RunFolder(folder), RunOptions(), CallbackList(build_trackers([name]))).history
 
 
-def test_tensorboard_shows_every_round(tmp_path):
+def test_tensorboard_logs_every_round(tmp_path):
     from tensorboard.backend.event_processing import event_accumulator as accumulator
 
-    history = tracked("tensorboard", tmp_path / "run")
+    history = run_tracked("tensorboard", tmp_path / "run")
     events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
-    shown = [(event.step, event.value) for event in events.Scalars("accuracy")]
-    assert [step for step, _ in shown] == [1, 2, 3]
-    assert [value for _, value in shown] == pytest.approx(history.column("accuracy"))
+    logged = [(event.step, event.value) for event in events.Scalars("accuracy")]
+    assert [step for step, _ in logged] == [1, 2, 3]
+    assert [value for _, value in logged] == pytest.approx(history.column("accuracy"))
     assert "method = taco" in events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
 
 
 @pytest.fixture
 def mlflow(tmp_path, monkeypatch):
+    """Return a client of a local MLflow store."""
     import mlflow
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/store")
@@ -45,13 +46,13 @@ def mlflow(tmp_path, monkeypatch):
     return mlflow.MlflowClient()
 
 
-def runs_of(client):
+def mlflow_runs(client):
     return client.search_runs([client.get_experiment_by_name("fedtaco").experiment_id])
 
 
-def test_mlflow_holds_settings_and_every_round(mlflow, tmp_path):
-    history = tracked("mlflow", tmp_path / "run")
-    (run,) = runs_of(mlflow)
+def test_mlflow_logs_settings_and_every_round(mlflow, tmp_path):
+    history = run_tracked("mlflow", tmp_path / "run")
+    (run,) = mlflow_runs(mlflow)
     assert run.info.status == "FINISHED"
     assert run.data.params["dataset"] == "digits"
     logged = mlflow.get_metric_history(run.info.run_id, "accuracy")
@@ -59,38 +60,33 @@ def test_mlflow_holds_settings_and_every_round(mlflow, tmp_path):
     assert [metric.value for metric in logged] == pytest.approx(history.column("accuracy"))
 
 
-class Stopped(Exception):
-    pass
+class InterruptingCallback(Callback):
+    def __init__(self, round_number):
+        self.on_round = interrupt_after(round_number)
+
+    def on_round_end(self, config, record):
+        self.on_round(record)
 
 
-class StopsAt(Callback):
-    def __init__(self, number):
-        self.number = number
+def test_resumed_run_continues_in_mlflow_and_an_overwritten_one_is_a_new_run(mlflow, tmp_path):
+    config, folder = resolve_config(method="taco", **QUICK), RunFolder(tmp_path / "run")
 
-    def on_round_end(self, experiment, record):
-        if record.round == self.number:
-            raise Stopped
+    def run_until(round_number, options):
+        callback = CallbackList([*build_trackers(["mlflow"]), InterruptingCallback(round_number)])
+        with pytest.raises(Interrupted):
+            run_experiment(config, folder, options, callback)
 
-
-def test_a_resumed_run_goes_on_in_mlflow_and_a_replaced_one_is_another(mlflow, tmp_path):
-    experiment, folder = resolve_config(method="taco", **QUICK), RunFolder(tmp_path / "run")
-
-    def begin(options, number):
-        callback = CallbackList([*build_trackers(["mlflow"]), StopsAt(number)])
-        with pytest.raises(Stopped):
-            run_experiment(experiment, folder, options, callback)
-
-    begin(RunOptions(), 1)
-    begin(RunOptions(resume=True), 2)
-    assert len(runs_of(mlflow)) == 1
-    begin(RunOptions(overwrite=True), 1)
-    assert len(runs_of(mlflow)) == 2
+    run_until(1, RunOptions())
+    run_until(2, RunOptions(resume=True))
+    assert len(mlflow_runs(mlflow)) == 1
+    run_until(1, RunOptions(overwrite=True))
+    assert len(mlflow_runs(mlflow)) == 2
     for _ in range(2):
-        run_experiment(experiment, folder, RunOptions(resume=True), CallbackList(build_trackers(["mlflow"])))
-    assert len(runs_of(mlflow)) == 2
+        run_experiment(config, folder, RunOptions(resume=True), CallbackList(build_trackers(["mlflow"])))
+    assert len(mlflow_runs(mlflow)) == 2
 
 
-OFFLINE = """
+READ_OFFLINE_RUN = """
 import sys
 from wandb.proto import wandb_internal_pb2
 from wandb.sdk.internal.datastore import DataStore
@@ -110,11 +106,11 @@ while (data := store.scan_data()) is not None:
 
 @pytest.fixture
 def wandb_run(tmp_path):
-    """A tracked run from the command line, as by someone who never logged in."""
+    """Return a function that starts a tracked run on the command line, as a user who never logged in would."""
 
     def start(**environment):
         settings = [part for name, value in QUICK.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-        own = {"CPU": str(tmp_path / "home"), "WANDB_ERROR_REPORTING": "false", **environment}
+        own = {"HOME": str(tmp_path / "home"), "WANDB_ERROR_REPORTING": "false", **environment}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "XDG_", "NETRC"))}
         return subprocess.run(
             [sys.executable, "-m", "fedtaco.cli.main", "run", *settings, "--out", "run", "--track", "wandb"],
@@ -130,21 +126,23 @@ def wandb_run(tmp_path):
     return start
 
 
-def test_weights_and_biases_keeps_every_round_offline(wandb_run, tmp_path):
+def test_weights_and_biases_logs_every_round_offline(wandb_run, tmp_path):
     done = wandb_run(WANDB_MODE="offline")
     assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
     assert {path.name for path in tmp_path.iterdir()} <= {"run", "home"}
-    read = subprocess.run([sys.executable, "-c", OFFLINE, str(file)], capture_output=True, text=True, check=True)
-    about, *rounds = [line.split("\t") for line in read.stdout.splitlines()]
-    assert about == ["fedtaco", "taco digits seed 0"]
+    read = subprocess.run(
+        [sys.executable, "-c", READ_OFFLINE_RUN, str(file)], capture_output=True, text=True, check=True
+    )
+    run, *rounds = [line.split("\t") for line in read.stdout.splitlines()]
+    assert run == ["fedtaco", "taco digits seed 0"]
     history = RunFolder(tmp_path / "run").history()
     assert [(int(step), json.loads(accuracy)) for step, accuracy in rounds] == [
         (record.round, record.accuracy) for record in history
     ]
 
 
-def test_weights_and_biases_without_a_key_is_told_before_the_run(wandb_run, tmp_path):
+def test_missing_key_of_weights_and_biases_is_reported_before_the_run(wandb_run, tmp_path):
     done = wandb_run()
     assert done.returncode == 2
     assert "Error: wandb is not ready: No API key configured" in done.stderr
@@ -153,7 +151,7 @@ def test_weights_and_biases_without_a_key_is_told_before_the_run(wandb_run, tmp_
 
 
 @pytest.mark.parametrize("hook", ["open", "log", "close"])
-def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(hook, tmp_path, monkeypatch):
+def test_run_continues_with_one_warning_if_a_tracker_fails(hook, tmp_path, monkeypatch):
     calls = []
 
     def fail(*_):
@@ -161,16 +159,14 @@ def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(hook, tmp_path, m
         raise ConnectionError("the server is gone")
 
     monkeypatch.setattr(f"fedtaco.experiment.trackers.TensorBoard.{hook}", fail)
-    words = (
-        r"tensorboard failed and is not used any more \(ConnectionError: the server is gone\); the run continues"
-    )
-    with pytest.warns(RuntimeWarning, match=words):
-        history = tracked("tensorboard", tmp_path / "run")
+    warning = r"tensorboard failed and is not used any more \(ConnectionError: the server is gone\); the run continues"
+    with pytest.warns(RuntimeWarning, match=warning):
+        history = run_tracked("tensorboard", tmp_path / "run")
     assert len(history) == 3
     assert calls == [hook]
 
 
-def test_an_unknown_tracker_and_a_missing_package_are_told(monkeypatch):
+def test_unknown_tracker_and_missing_package_are_reported(monkeypatch):
     with pytest.raises(InvalidInput, match="There is no tracker 'tensorbord'; did you mean 'tensorboard'"):
         build_trackers(["tensorbord"])
     monkeypatch.setattr("fedtaco.experiment.trackers.TensorBoard.package", "no_such_package")

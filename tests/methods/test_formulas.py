@@ -1,7 +1,7 @@
-"""Each method's first two rounds, worked out with numpy straight from its formula.
+"""The first rounds of each method, computed with numpy directly from its formula.
 
-Clients have linear least-squares losses and see all their samples in every step, so that a gradient
-is H_i x - b_i. Nothing of the package takes part in the expected numbers.
+Clients have linear least-squares losses and use all their samples in every step, so that a gradient
+is H_i x - b_i. The expected numbers are computed without the package.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(method, rounds, **settings):
 
 
 class WholeBatch(torch.utils.data.Dataset):
-    """A client with one 'sample' that is its whole data, so that every batch is full."""
+    """A client whose only sample is its whole data, so that every batch is full."""
 
     def __init__(self, x, y):
         self.x, self.y = x, y
@@ -226,7 +226,7 @@ OPTIONS = [
 ]
 
 
-def test_every_method_has_a_formula_here():
+def test_every_method_has_a_formula():
     assert set(EXPECTED) == set(METHODS)
 
 
@@ -242,20 +242,20 @@ def test_options_follow_the_formula(method, expected, rounds):
     np.testing.assert_allclose(weights(run(method, rounds)), expected(rounds), rtol=1e-10)
 
 
-def test_taco_returns_z():
+def test_taco_returns_z_as_its_output():
     result = run(Taco(), 3)
     z = result.output_model.weight.detach().numpy().ravel()
     np.testing.assert_allclose(z, taco(3, z=True), rtol=1e-10)
     assert not np.allclose(z, weights(result))
 
 
-def test_records_hold_equation_7():
+def test_recorded_alpha_follows_equation_7():
     result = run(METHODS["fedavg"](), 1)
     expected, cosines = alphas([local_sgd(i, W0) for i in range(N)])
     np.testing.assert_allclose([record.quantities["alpha"] for record in result.history.clients], expected, rtol=1e-12)
     np.testing.assert_allclose([record.quantities["cosine"] for record in result.history.clients], cosines, rtol=1e-12)
 
 
-def test_server_rate_relaxes_the_move():
+def test_server_learning_rate_scales_the_move():
     half = weights(run(METHODS["fedavg"](), 1, server_lr=0.5 * K * LR))
     np.testing.assert_allclose(half, W0 + 0.5 * (fedavg(1) - W0), rtol=1e-10)

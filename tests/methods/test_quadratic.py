@@ -1,4 +1,4 @@
-"""Quadratic clients with a known optimum: what each method's limit is."""
+"""The limits of Scaffold, FedAvg and FedProx on quadratic clients with a known optimum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIMUM = np.linalg.solve(sum(CURVATURES), sum(H @ c for H, c in zip(CURVATURES,
 
 
 class Point(nn.Module):
-    """A model that is a point in the plane; it hands its input on to the loss."""
+    """A model that is a point in the plane; it passes its input on to the loss."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ def quadratic(output, centre):
 
 
 def limit(method, local_steps):
-    """Where a method ends on f_i(w) = (w - c_i)' H_i (w - c_i) / 2, each client one 'sample' (H_i, c_i)."""
+    """Return the limit of a method on f_i(w) = (w - c_i)' H_i (w - c_i) / 2; a client's only sample is (H_i, c_i)."""
     clients = [(torch.from_numpy(H)[None], torch.from_numpy(c)[None]) for H, c in zip(CURVATURES, CENTRES, strict=True)]
     result = fedtaco.train(
         Point(), clients, method=method, rounds=400, local_steps=local_steps, batch_size=1, local_lr=0.1, loss=quadratic
@@ -46,16 +46,16 @@ def test_scaffold_reaches_the_optimum_with_many_local_steps():
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedProx(zeta=1.0)], ids=str)
-def test_drift_keeps_others_away_from_it(method):
+def test_client_drift_keeps_other_methods_from_the_optimum(method):
     assert np.linalg.norm(limit(method, local_steps=5) - OPTIMUM) > 0.05
 
 
-def test_fedavg_reaches_it_with_one_step():
+def test_fedavg_reaches_the_optimum_with_one_local_step():
     np.testing.assert_allclose(limit(FedAvg(), local_steps=1), OPTIMUM, atol=1e-9)
 
 
-def test_fedavg_ends_at_its_own_fixed_point():
-    """sum_i (I - (I - ηH_i)^K)(w - c_i) = 0 is where the mean of client models stays put."""
+def test_fedavg_converges_to_its_own_fixed_point():
+    """The mean of the client models does not move where sum_i (I - (I - ηH_i)^K)(w - c_i) = 0."""
     pulls = [np.eye(2) - np.linalg.matrix_power(np.eye(2) - 0.1 * H, 5) for H in CURVATURES]
     fixed = np.linalg.solve(sum(pulls), sum(P @ c for P, c in zip(pulls, CENTRES, strict=True)))
     np.testing.assert_allclose(limit(FedAvg(), local_steps=5), fixed, atol=1e-9)

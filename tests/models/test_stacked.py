@@ -1,4 +1,4 @@
-"""Which models can be stacked, and why others cannot."""
+"""Stacked gradients equal those of single models; a model that cannot be stacked is refused with a reason."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ from fedtaco.models import FlatModel, Unstackable, build_model, stack_model
 X, Y = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
 
 
-def stacked(module, x=X, y=Y):
-    return stack_model(FlatModel(module), cross_entropy, (x, y), True)
-
-
-def tied():
+def tied_layers():
     layer = nn.Linear(4, 4)
     return nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(4, 3))
 
 
-def half_frozen():
+def partly_frozen():
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
     module[0].weight.requires_grad_(False)
     return module
@@ -36,11 +32,11 @@ def half_frozen():
         (nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3), nn.ReLU()), False),
         (nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), False),
         (nn.Sequential(nn.Linear(4, 6), nn.GroupNorm(2, 6), nn.Linear(6, 3)), False),
-        (half_frozen(), False),
+        (partly_frozen(), False),
     ],
     ids=lambda value: str(value).replace("\n", "") if isinstance(value, nn.Module) else "",
 )
-def test_stacked_gradients_are_each_models_own(module, by_hand):
+def test_stacked_gradients_equal_those_of_single_models(module, by_hand):
     model = FlatModel(module.double())
     stack = stack_model(model, cross_entropy, (X.double(), Y), True)
     assert stack.by_hand == by_hand
@@ -51,8 +47,8 @@ def test_stacked_gradients_are_each_models_own(module, by_hand):
         torch.testing.assert_close(gradient, model.gradient(point, batch, cross_entropy, 0), rtol=1e-9, atol=1e-12)
 
 
-class Moody(nn.Module):
-    """Its answer depends on the data in a way that only single copies can follow."""
+class DataDependent(nn.Module):
+    """A model whose forward pass branches on the values of its inputs."""
 
     def __init__(self):
         super().__init__()
@@ -67,13 +63,13 @@ class Moody(nn.Module):
     [
         (nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)), X, "draws random numbers, as dropout does"),
         (nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), X, "changes its buffers"),
-        (tied(), X, "uses a parameter in two places"),
-        (Moody(), X, "cannot compute its copies at once .*data-dependent control flow"),
+        (tied_layers(), X, "uses a parameter in two places"),
+        (DataDependent(), X, "cannot compute its copies at once .*data-dependent control flow"),
         (build_model("lstm", (5,), 9, 0), torch.randint(0, 9, (6, 5)), "no stacked form of aten::"),
     ],
     ids=["dropout", "batchnorm", "tied", "branches", "lstm"],
 )
-def test_what_cannot_be_stacked_says_why(module, x, reason):
+def test_model_that_cannot_be_stacked_is_refused_with_a_reason(module, x, reason):
     model = FlatModel(module)
     before = model.vector.clone(), model.buffers.clone()
     with pytest.raises(Unstackable, match=reason):
@@ -82,7 +78,7 @@ def test_what_cannot_be_stacked_says_why(module, x, reason):
     assert torch.equal(before[1], model.buffers)
 
 
-def test_a_constant_buffer_is_no_obstacle():
+def test_model_with_a_constant_buffer_is_stacked():
     class Shifted(nn.Module):
         def __init__(self):
             super().__init__()
@@ -92,4 +88,4 @@ def test_a_constant_buffer_is_no_obstacle():
         def forward(self, x):
             return self.layer(x + self.shift)
 
-    assert not stacked(Shifted()).by_hand
+    assert not stack_model(FlatModel(Shifted()), cross_entropy, (X, Y), True).by_hand

@@ -1,4 +1,4 @@
-"""Two processes never work in one run folder."""
+"""A run folder is used by one process at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from run_helpers import Interrupted
 
 import fedtaco
 from fedtaco import InvalidInput
@@ -20,12 +21,12 @@ BUSY = "Another process is using"
 POOL = ["--engine", "pool", "--workers", "2"]
 
 
-def command(out, *more):
+def run_command(out, *options):
     settings = [part for name, value in ENDLESS.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    return [sys.executable, "-m", "fedtaco.cli.main", "run", *settings, "--out", str(out), *more]
+    return [sys.executable, "-m", "fedtaco.cli.main", "run", *settings, "--out", str(out), *options]
 
 
-SIDE_BY_SIDE = f"""
+CONCURRENT_RUNS = f"""
 import sys
 from pathlib import Path
 from fedtaco.experiment import Callback, RunOptions, resolve_config
@@ -36,92 +37,88 @@ run_all(runs, RunOptions(), Callback())
 """
 
 
-class Enough(Exception):
-    pass
+def interrupt(*_):
+    raise Interrupted
 
 
-def stop(*_):
-    raise Enough
+class InterruptingCallback(Callback):
+    on_round_end = interrupt
 
 
-class Stopping(Callback):
-    on_round_end = stop
-
-
-def rounds_in(folder):
+def recorded_rounds(folder):
     path = folder / "rounds.jsonl"
     return path.read_text().count("\n") if path.exists() else 0
 
 
 @pytest.fixture
-def at_work():
-    """Starts a process and waits until it has recorded rounds in each of some folders."""
-    begun = []
+def start_process():
+    """Return a function that starts a process and waits until it has recorded rounds in the given folders."""
+    processes = []
 
     def start(arguments, *folders):
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        begun.append(process)
-        while not all(rounds_in(folder) > 1 for folder in folders):
+        processes.append(process)
+        while not all(recorded_rounds(folder) > 1 for folder in folders):
             assert process.poll() is None
             time.sleep(0.02)
         return process
 
     yield start
-    for process in begun:
+    for process in processes:
         process.kill()
         process.wait()
 
 
-def test_a_second_process_is_told_and_the_first_is_not_disturbed(at_work, tmp_path):
+def test_second_process_is_refused_and_the_first_continues(start_process, tmp_path):
     out = tmp_path / "run"
-    first = at_work(command(out, *POOL), out)
-    done = subprocess.run(command(out, *POOL, "--resume"), capture_output=True, text=True, check=False, timeout=60)
+    first = start_process(run_command(out, *POOL), out)
+    done = subprocess.run(run_command(out, *POOL, "--resume"), capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stderr.strip().startswith(f"Error: {BUSY} {out}; wait for it to end")
     assert "Traceback" not in done.stderr
     with pytest.raises(InvalidInput, match=BUSY):
-        fedtaco.run("taco", out=out, overwrite=True, engine="pool", workers=2, on_round=stop, **ENDLESS)
-    before = rounds_in(out)
-    while rounds_in(out) < before + 2:
+        fedtaco.run("taco", out=out, overwrite=True, engine="pool", workers=2, on_round=interrupt, **ENDLESS)
+    before = recorded_rounds(out)
+    while recorded_rounds(out) < before + 2:
         assert first.poll() is None
         time.sleep(0.02)
 
 
-def test_a_killed_process_leaves_nothing_that_keeps_others_out(at_work, tmp_path):
-    """Its forked workers may live on for a moment."""
+def test_lock_of_a_killed_process_is_released(start_process, tmp_path):
+    """Even if its forked workers outlive it by a moment."""
     out = tmp_path / "run"
-    first = at_work(command(out, *POOL), out)
+    first = start_process(run_command(out, *POOL), out)
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert (out / "lock").exists()
-    with pytest.raises(Enough):
-        fedtaco.run("taco", out=out, resume=True, engine="pool", workers=2, on_round=stop, **ENDLESS)
+    with pytest.raises(Interrupted):
+        fedtaco.run("taco", out=out, resume=True, engine="pool", workers=2, on_round=interrupt, **ENDLESS)
     assert not (out / "lock").exists()
 
 
-def test_runs_side_by_side_keep_others_out_of_each_folder(at_work, tmp_path):
-    at_work([sys.executable, "-c", SIDE_BY_SIDE, str(tmp_path)], tmp_path / "0", tmp_path / "1")
+def test_each_of_several_concurrent_runs_locks_its_folder(start_process, tmp_path):
+    start_process([sys.executable, "-c", CONCURRENT_RUNS, str(tmp_path)], tmp_path / "0", tmp_path / "1")
     runs = [(resolve_config(method="taco", seed=seed, **ENDLESS), tmp_path / str(seed)) for seed in (0, 1)]
     with pytest.raises(InvalidInput, match=BUSY):
-        run_all(runs, RunOptions(resume=True), Stopping())
+        run_all(runs, RunOptions(resume=True), InterruptingCallback())
     with pytest.raises(InvalidInput, match=BUSY):
-        run_all(runs[1:], RunOptions(resume=True), Stopping())
+        run_all(runs[1:], RunOptions(resume=True), InterruptingCallback())
 
 
-def test_a_start_that_failed_leaves_no_folder(tmp_path):
+def test_failed_start_leaves_no_folder(tmp_path):
     with pytest.raises(InvalidInput, match="mnist"):
         fedtaco.run("taco", dataset="mnist", data_dir=tmp_path / "nothing", out=tmp_path / "runs" / "run")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_start_that_was_killed_is_no_obstacle(tmp_path):
+def test_folder_of_a_killed_start_can_be_used(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
-    with pytest.raises(Enough):
-        fedtaco.run("taco", out=tmp_path / "run", engine="serial", on_round=stop, **ENDLESS)
+    with pytest.raises(Interrupted):
+        fedtaco.run("taco", out=tmp_path / "run", engine="serial", on_round=interrupt, **ENDLESS)
 
 
-def test_a_lock_that_was_just_given_up_is_nobodys(tmp_path):
+def test_lock_on_a_removed_or_replaced_file_is_not_acquired(tmp_path):
     with (tmp_path / "lock").open("w") as file:
         (tmp_path / "lock").unlink()
         assert not _acquire(file.fileno(), tmp_path / "lock")
@@ -129,10 +126,10 @@ def test_a_lock_that_was_just_given_up_is_nobodys(tmp_path):
         assert not _acquire(file.fileno(), tmp_path / "lock")
 
 
-def test_a_disk_without_locks_is_used_without(tmp_path, monkeypatch):
-    def unknown(*_):
+def test_disk_without_locks_is_used_without_them(tmp_path, monkeypatch):
+    def unsupported(*_):
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr("fcntl.lockf", unknown)
+    monkeypatch.setattr("fcntl.lockf", unsupported)
     with locked(tmp_path / "run"):
         (tmp_path / "run" / "work").touch()

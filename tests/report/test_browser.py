@@ -8,7 +8,7 @@ import shutil
 import pytest
 from folders import write_run
 
-from fedtaco.report.curves import POINTS
+from fedtaco.report.charts import POINTS
 from fedtaco.report.page import _plotly, render, write_report
 from fedtaco.report.page_data import SIDE, build_page_data
 from fedtaco.report.run_reader import find_runs

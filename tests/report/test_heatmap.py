@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from folders import write_run
 
-from fedtaco.report.curves import POINTS
+from fedtaco.report.charts import POINTS
 from fedtaco.report.heatmap import ColumnBins, HeatMap, RowBins
 from fedtaco.report.page_data import SIDE, build_page_data
 from fedtaco.report.run_reader import find_runs

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fedtaco import InvalidInput
-from fedtaco.data import DATASETS
+from fedtaco.data.sources import SOURCES
 from fedtaco.experiment import Callback, RunOptions
 from fedtaco.records.detection import KAPPAS, LIMITS, Rates
 from fedtaco.records.summary import summarize_methods
@@ -67,7 +67,7 @@ def test_presets_are_complete_and_use_the_papers_settings(name):
     for cell in plan.cells:
         for config in cell.configs:
             dataset = config["dataset"].partition(":")[0]
-            assert dataset in DATASETS
+            assert dataset in SOURCES
             assert (config["batch_size"], config["weighting"]) == (64, "uniform")
             assert config["rounds"] == numbers["rounds"][dataset]
             assert config["local_steps"] == numbers["local_steps"][dataset]

@@ -1,13 +1,11 @@
 """What the commands do once torch is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedtaco.cli.options import CliOptions
 from fedtaco.cli.progress import ProgressBar, errors
 from fedtaco.errors import RunStopped
 from fedtaco.experiment.comparison import plan_comparison, run_comparison
@@ -18,26 +16,18 @@ from fedtaco.experiment.trackers import build_trackers
 from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, CallbackList
-from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.runs.settings import ExperimentConfig
 
 SWEEP_VALIDATION = 0.1
 """Fraction of the samples that a sweep holds out by default."""
 
 
-@dataclass(frozen=True)
-class CliOptions:
-    """How runs are done, where they go, and which trackers follow them."""
-
-    run: RunOptions
-    out: Path | None
-    track: Sequence[str]
-
-    @contextmanager
-    def callbacks(self, configs: Sequence[ExperimentConfig]) -> Iterator[Callback]:
-        """Show a progress bar over these runs, and connect the trackers."""
-        trackers = build_trackers(self.track)
-        with ProgressBar(configs) as bar:
-            yield CallbackList([bar, *trackers])
+@contextmanager
+def _callbacks(options: CliOptions, configs: Sequence[ExperimentConfig]) -> Iterator[Callback]:
+    """Show a progress bar over these runs, and connect the trackers."""
+    trackers = build_trackers(options.track)
+    with ProgressBar(configs) as bar:
+        yield CallbackList([bar, *trackers])
 
 
 def run_one(settings: dict[str, Any], options: CliOptions) -> tuple[dict[str, Any], Path]:
@@ -46,7 +36,7 @@ def run_one(settings: dict[str, Any], options: CliOptions) -> tuple[dict[str, An
     name = METHODS.find(config["method"]).name
     folder = RunFolder(options.out or Path("runs") / f"{config['dataset']}-{name}-seed{config['seed']}")
     try:
-        with options.callbacks([config]) as callback:
+        with _callbacks(options, [config]) as callback:
             run_experiment(config, folder, options.run, callback)
     except RunStopped as stop:
         raise RunStopped(f"{stop} The records are in {folder.path}.") from stop
@@ -61,7 +51,7 @@ def compare(
     """Run a comparison; return the summaries and the folder of all runs."""
     configs = plan_comparison(methods, seeds, **settings)
     folder = options.out or Path("runs") / settings["dataset"]
-    with options.callbacks(configs) as callback:
+    with _callbacks(options, configs) as callback:
         summaries = run_comparison(configs, folder, options.run, callback)
     for summary in summaries:
         if summary["stopped"]:
@@ -81,5 +71,5 @@ def sweep(
     settings["validation"] = settings["validation"] or SWEEP_VALIDATION
     trials = plan_sweep(methods, grid, seeds, budget, **settings)
     folder = options.out or Path("runs") / f"{settings['dataset']}-sweep"
-    with options.callbacks([config for trial in trials for config in trial.configs]) as callback:
+    with _callbacks(options, [config for trial in trials for config in trial.configs]) as callback:
         return run_sweep(trials, folder, options.run, callback), folder

@@ -1,7 +1,5 @@
 """``fedtaco data``: list, fetch and show datasets."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

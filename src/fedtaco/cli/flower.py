@@ -1,7 +1,5 @@
 """``fedtaco flower``: a ready Flower app with any method."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

@@ -3,8 +3,6 @@
 What needs torch is imported inside a command, so that ``--help`` answers at once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys
@@ -18,10 +16,10 @@ from rich.markup import escape
 
 from fedtaco.cli import data, flower, report, reproduce
 from fedtaco.cli.options import (
+    CliOptions,
     Format,
-    Out,
+    MethodName,
     Seeds,
-    Track,
     as_json,
     parse_grid,
     print_line,
@@ -29,7 +27,7 @@ from fedtaco.cli.options import (
     with_experiment_settings,
 )
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
-from fedtaco.runs.settings import EXPERIMENT, RunOptions
+from fedtaco.runs.settings import EXPERIMENT
 from fedtaco.version import __version__
 
 app = typer.Typer(
@@ -75,13 +73,8 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 @with_experiment_settings
 def run(
     settings: dict[str, Any],
-    options: RunOptions,
-    method: Annotated[
-        str, typer.Option(help="A method, or your own as package.module:Class.", rich_help_panel=EXPERIMENT)
-    ] = "taco",
-    out: Out = None,
-    track: Track = None,
-    format_: Format = "table",
+    options: CliOptions,
+    method: MethodName = "taco",
 ) -> None:
     """Run one method on one dataset and record it in a run folder.
 
@@ -93,26 +86,21 @@ def run(
 
       fedtaco run --method taco --set taco.gamma=0.02 --out runs/gamma --format json
     """
-    json_wanted = as_json(format_)
     from fedtaco.cli import actions
 
-    cli_options = actions.CliOptions(options, out, track or [])
-    summary, folder = actions.run_one({**settings, "method": method}, cli_options)
-    _show([summary], folder, json_wanted)
+    summary, folder = actions.run_one({**settings, "method": method}, options)
+    _show([summary], folder, options)
 
 
 @app.command()
 @with_experiment_settings
 def compare(
     settings: dict[str, Any],
-    options: RunOptions,
+    options: CliOptions,
     methods: Annotated[
         str, typer.Option(help="Methods to compare, separated by commas.", rich_help_panel=EXPERIMENT)
     ] = PAPER_METHODS,
     seeds: Seeds = 1,
-    out: Out = None,
-    track: Track = None,
-    format_: Format = "table",
 ) -> None:
     """Compare methods on the same data, seeds and batches.
 
@@ -122,19 +110,17 @@ def compare(
 
       fedtaco compare --methods fedavg,taco,taco-uniform --seeds 3 --out runs/tailoring
     """
-    json_wanted = as_json(format_)
     from fedtaco.cli import actions
 
-    cli_options = actions.CliOptions(options, out, track or [])
-    summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, cli_options)
-    _show(summaries, folder, json_wanted)
+    summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, options)
+    _show(summaries, folder, options)
 
 
 @app.command()
 @with_experiment_settings
 def sweep(
     settings: dict[str, Any],
-    options: RunOptions,
+    options: CliOptions,
     grid: Annotated[
         list[str],
         typer.Option(
@@ -151,9 +137,6 @@ def sweep(
         typer.Option(help="Settings each method may try, drawn from its grid; else all.", rich_help_panel=EXPERIMENT),
     ] = None,
     seeds: Seeds = 1,
-    out: Out = None,
-    track: Track = None,
-    format_: Format = "table",
 ) -> None:
     """Tune methods on a grid of settings, each by its accuracy on held-out training data.
 
@@ -166,13 +149,12 @@ def sweep(
 
       fedtaco sweep --methods fedprox,taco --budget 2 --grid fedprox.zeta=0.01,0.1 --grid taco.gamma=0.01,0.02
     """
-    json_wanted = as_json(format_)
     from fedtaco.cli import actions
     from fedtaco.cli.tables import print_tuned
 
-    cli_options, wanted = actions.CliOptions(options, out, track or []), _seeds(settings, seeds)
-    tuned, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, cli_options)
-    if json_wanted:
+    wanted = _seeds(settings, seeds)
+    tuned, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, options)
+    if options.json:
         rows = [dataclasses.asdict(one) for one in tuned]
         print(json.dumps({"folder": str(folder), "methods": rows}, indent=2))
     else:
@@ -200,10 +182,10 @@ def _seeds(settings: dict[str, Any], count: int) -> range:
     return range(first, first + count)
 
 
-def _show(summaries: list[dict[str, Any]], folder: Path, json_wanted: bool) -> None:
+def _show(summaries: list[dict[str, Any]], folder: Path, options: CliOptions) -> None:
     from fedtaco.cli.tables import print_comparison
 
-    if json_wanted:
+    if options.json:
         print(json.dumps({"folder": str(folder), "runs": summaries}, indent=2))
     else:
         print_comparison(summaries)

@@ -1,18 +1,17 @@
 """Options that commands share, made from the declared settings, and how their values are read."""
 
-from __future__ import annotations
-
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from rich.console import Console
 
 from fedtaco.errors import InvalidInput
-from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, RunOptions, RunSettings, Setting, declared
+from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, RunOptions, Setting, declared
 
 
 def _option_type(name: str, hint: Any, setting: Setting) -> Any:
@@ -30,49 +29,62 @@ def _option_type(name: str, hint: Any, setting: Setting) -> Any:
     return Annotated[hint, typer.Option(*flags, help=text, rich_help_panel=setting.panel, metavar=metavar)]
 
 
-SETTING_TYPES = {name: _option_type(name, *own) for name, own in declared(RunSettings).items()}
-OPTION_TYPES = {name: _option_type(name, *own) for name, own in declared(RunOptions).items()}
-DEFAULTS = {
-    name: None if setting.by_dataset or not isinstance(setting.default, int | float | str | None) else setting.default
-    for kind in (RunSettings, RunOptions)
-    for name, (_, setting) in declared(kind).items()
-}
-Partition, Clients = SETTING_TYPES["partition"], SETTING_TYPES["clients"]
-DataDir, Resume, Overwrite = (OPTION_TYPES[name] for name in ("data_dir", "resume", "overwrite"))
+def _options(kind: type) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a command for the declared settings of a class."""
+    keyword, options = inspect.Parameter.KEYWORD_ONLY, {}
+    for name, (hint, setting) in declared(kind).items():
+        plain = not setting.by_dataset and isinstance(setting.default, int | float | str)
+        default, annotation = setting.default if plain else None, _option_type(name, hint, setting)
+        options[name] = inspect.Parameter(name, keyword, default=default, annotation=annotation)
+    return options
+
+
+SETTINGS, RUN_OPTIONS = _options(ExperimentConfig), _options(RunOptions)
+MethodName = SETTINGS.pop("method").annotation
+Partition, DataDir = SETTINGS["partition"].annotation, RUN_OPTIONS["data_dir"].annotation
+Resume, Overwrite = RUN_OPTIONS["resume"].annotation, RUN_OPTIONS["overwrite"].annotation
 Seeds = Annotated[int, typer.Option(help="Number of seeds.", rich_help_panel=TRAINING)]
-Out = Annotated[Path | None, typer.Option(help="Folder to write to; below runs/ by default.", rich_help_panel=OUTPUT)]
-Track = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--track", help="Track runs in tensorboard, mlflow or wandb; may be repeated.", rich_help_panel=OUTPUT
-    ),
-]
 Format = Annotated[str, typer.Option("--format", help="table, or json on standard output.", rich_help_panel=OUTPUT)]
 
 
+@dataclass(frozen=True)
+class CliOptions:
+    """How runs are done, where they go, which trackers follow them, and how results are printed."""
+
+    run: RunOptions
+    out: Path | None
+    track: Sequence[str]
+    json: bool
+
+
+def _cli_options(
+    out: Annotated[Path | None, typer.Option(help="Folder; below runs/ by default.", rich_help_panel=OUTPUT)] = None,
+    track: Annotated[
+        list[str] | None, typer.Option(help="Also track runs in tensorboard, mlflow or wandb.", rich_help_panel=OUTPUT)
+    ] = None,
+    format_: Format = "table",
+    **run: Any,
+) -> CliOptions:
+    return CliOptions(RunOptions(**run), out, track or [], as_json(format_))
+
+
 def with_experiment_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of an experiment to a command, which is called with ``settings`` and ``options``."""
+    """Add the options of an experiment to a command, which is called with ``settings`` and :class:`CliOptions`."""
+    own, shared = (
+        [*inspect.signature(function, eval_str=True).parameters.values()] for function in (command, _cli_options)
+    )
+    parameters = [*own[2:], *SETTINGS.values(), *shared[:-1], *RUN_OPTIONS.values()]
 
     def wrapper(**given: Any) -> None:
-        settings = {name: given.pop(name) for name in SETTING_TYPES}
+        settings = {name: given.pop(name) for name in SETTINGS}
         settings["parameters"] = parse_parameters(settings["parameters"])
-        options = RunOptions(**{name: given.pop(name) for name in OPTION_TYPES})
-        command(settings=settings, options=options, **given)
+        options = {name: given.pop(name) for name in ("out", "track", "format_", *RUN_OPTIONS)}
+        command(settings, _cli_options(**options), **given)
 
-    hints = get_type_hints(command, include_extras=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        parameter.replace(kind=keyword, annotation=hints[name])
-        for name, parameter in inspect.signature(command).parameters.items()
-        if name not in ("settings", "options")
-    ]
-    parameters += [
-        inspect.Parameter(name, keyword, default=DEFAULTS[name], annotation=annotation)
-        for name, annotation in {**SETTING_TYPES, **OPTION_TYPES}.items()
-    ]
     panels = (EXPERIMENT, TRAINING, OUTPUT)
     parameters.sort(key=lambda parameter: panels.index(get_args(parameter.annotation)[1].rich_help_panel))
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    wrapper.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]  # typer reads it
     wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper

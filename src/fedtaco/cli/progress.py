@@ -1,7 +1,5 @@
 """The live progress bar, on standard error so that results can be piped."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

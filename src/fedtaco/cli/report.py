@@ -1,7 +1,5 @@
 """``fedtaco report``: one HTML page about runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

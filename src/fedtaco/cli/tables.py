@@ -1,21 +1,17 @@
 """Tables in the terminal: the results of comparisons and sweeps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
+from fedtaco.experiment.sweep import Tuned
 from fedtaco.records.formatting import format_mean
 from fedtaco.records.summary import summarize_methods
 from fedtaco.report import explain_results, paired_differences
 from fedtaco.report.results import ResultColumn, ResultRow, build_columns
-
-if TYPE_CHECKING:
-    from fedtaco.experiment.sweep import Tuned
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -64,14 +60,12 @@ def _join_alphas(columns: Sequence[ResultColumn]) -> list[ResultColumn]:
 def print_tuned(tuned: Sequence[Tuned]) -> None:
     """Print the best setting of each method of a sweep, with its accuracy on held-out and on test samples."""
     table = Table(
+        *("method", "tried", "best setting"),
+        *(Column(name, justify="right") for name in ("held-out accuracy, %", "test accuracy, %")),
         caption="The setting with the best mean accuracy on held-out training samples after the last round; the test "
         "set was not used to choose it.",
         caption_justify="left",
     )
-    for name in ("method", "tried", "best setting"):
-        table.add_column(name)
-    for name in ("held-out accuracy, %", "test accuracy, %"):
-        table.add_column(name, justify="right")
     for one in tuned:
         (row,) = summarize_methods(one.summaries)
         point = ", ".join(f"{name}={value}" for name, value in one.point.items())

@@ -1,18 +1,12 @@
 """Datasets, partitions and batches."""
 
 from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partition_dataset, split
-from fedtaco.data.partitions import PARTITIONS, Indices, Partition, check_partition, label_counts, partition
+from fedtaco.data.partitions import Partition, check_partition, label_counts, partition
 from fedtaco.data.samples import DatasetSamples, Samples, StackedBatches, TensorSamples, as_samples, batch_plan
-from fedtaco.data.sources import DATASETS, dataset_info
-from fedtaco.data.sources.base import DatasetInfo, LoadedDataset
+from fedtaco.data.sources import dataset_info
 
 __all__ = [
-    "DATASETS",
-    "PARTITIONS",
-    "DatasetInfo",
     "DatasetSamples",
-    "Indices",
-    "LoadedDataset",
     "Partition",
     "Samples",
     "StackedBatches",

@@ -4,8 +4,6 @@ A cached dataset has one file per split, which is mapped into memory instead of 
 written completely or not at all.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -14,6 +12,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from fedtaco.records.files import replacing
 
 SCHEMA = 1
 """Version of the cache's layout; a cache of another version is ignored."""
@@ -46,12 +46,8 @@ def write_splits(root: Path, name: str, splits: dict[str, dict[str, Tensor]], fa
     paths["train"].parent.mkdir(parents=True, exist_ok=True)
     paths["train"].unlink(missing_ok=True)
     for split in ("test", "train"):  # the training split comes last: while it is missing, the cache is not used
-        partial = paths[split].with_suffix(".part")
-        try:
-            save_file(splits[split], partial, metadata=metadata)
-            partial.replace(paths[split])
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(paths[split]) as temporary:
+            save_file(splits[split], temporary, metadata=metadata)
     return root / "cache"
 
 

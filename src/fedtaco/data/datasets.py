@@ -1,7 +1,5 @@
 """Load, fetch, partition and split datasets."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """Around any engine: freeloaders forge their uploads instead of training, attackers change theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,61 +27,50 @@ class AdversarialEngine:
         self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob], memories: Memories
     ) -> tuple[CohortResults, Memories]:
         """Run the jobs; return their results and the new memories of the adversaries."""
-        rounds = self.runner.config.constants.rounds
-        freeloads = self.adversaries.behaviour.freeloads(instructions.round, rounds)
-        freeloaders = self.adversaries.clients if freeloads else frozenset[int]()
+        if not self.adversaries.clients:
+            return self.engine.run(method, instructions, jobs), memories
+        own, start, number = self.adversaries, instructions.broadcast.start, instructions.round
+        freeloads = own.behaviour.freeloads(number, self.runner.config.constants.rounds)
+        freeloading = [job for job in jobs if freeloads and job.client in own.clients]
+        training = [job for job in jobs if job not in freeloading]
+        is_training = instructions.phase == "train"
         results = CohortResults.empty(jobs)
-        training = [job for job in jobs if job.client not in freeloaders]
-        if training:
-            self._train(method, instructions, training, memories, results)
-        self._forge(method, instructions, [job for job in jobs if job.client in freeloaders], memories, results)
-        if instructions.phase == "survey":
+        for job, result in self._train(method, instructions, training):
+            upload = dict(result.upload)
+            if is_training and job.client in own.clients:
+                memory = memories.get(job.client, {})
+                upload["update"] = own.change_update(job.client, number, start, memory, upload["update"])
+            results.put(job, result, upload)
+        zeros = self._zero_upload(method, instructions, freeloading)
+        for job in freeloading:
+            memory = memories.get(job.client, {})
+            forged = {"update": own.forge(job.client, number, start, memory)} if is_training else {}
+            result = ClientResult({**zeros, **forged}, job.memory, instructions.buffers, seconds=None)
+            results.put(job, result, result.upload)
+        if not is_training:
             return results, memories
-        start = instructions.broadcast.start
-        present = [job.client for job in jobs if job.client in self.adversaries.clients]
-        seen = {client: self.adversaries.remember(start, memories.get(client, {})) for client in present}
-        return results, {**memories, **seen}
+        present = [job.client for job in jobs if job.client in own.clients]
+        return results, {**memories, **{client: own.remember(start, memories.get(client, {})) for client in present}}
 
     def _train(
-        self,
-        method: Method,
-        instructions: Instructions,
-        jobs: Sequence[ClientJob],
-        memories: Memories,
-        results: CohortResults,
-    ) -> None:
+        self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]
+    ) -> list[tuple[ClientJob, ClientResult]]:
+        """Run jobs, which may be part of a cohort, on the engine."""
+        if not jobs:
+            return []
         sent, rows = instructions.broadcast, torch.tensor([job.row for job in jobs])
         scalars = {name: values[rows] for name, values in sent.scalars.items()}
         renumbered = [replace(job, row=row) for row, job in enumerate(jobs)]
-        trained = self.engine.run(method, replace(instructions, broadcast=replace(sent, scalars=scalars)), renumbered)
-        for row, job in enumerate(jobs):
-            upload = {name: vectors[row] for name, vectors in trained.vectors.items()}
-            if job.client in self.adversaries.clients and instructions.phase == "train":
-                memory = memories.get(job.client, {})
-                upload["update"] = self.adversaries.change_update(
-                    job.client, instructions.round, sent.start, memory, upload["update"]
-                )
-            client = job.client
-            result = ClientResult(upload, trained.memories[client], trained.buffers[row], trained.seconds[client])
-            results.put(job, result)
+        done = self.engine.run(method, replace(instructions, broadcast=replace(sent, scalars=scalars)), renumbered)
+        uploads = [{name: matrix[row] for name, matrix in done.vectors.items()} for row in range(len(jobs))]
+        return [
+            (job, ClientResult(upload, done.memories[job.client], buffers, done.seconds[job.client]))
+            for job, upload, buffers in zip(jobs, uploads, done.buffers, strict=True)
+        ]
 
-    def _forge(
-        self,
-        method: Method,
-        instructions: Instructions,
-        jobs: Sequence[ClientJob],
-        memories: Memories,
-        results: CohortResults,
-    ) -> None:
-        """Make up an update for each job; whatever else the method uploads is zero."""
+    def _zero_upload(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> NamedTensors:
+        """Return an upload of zeros; only the update of a freeloader differs from it."""
         if not jobs:
-            return
-        start, number = instructions.broadcast.start, instructions.round
+            return {}
         template, _ = dry_run(method, instructions, self.runner.config.constants, jobs[0].memory)
-        zeros = {name: torch.zeros_like(tensor) for name, tensor in template.items()}
-        for job in jobs:
-            upload = zeros
-            if instructions.phase == "train":
-                forged = self.adversaries.forge(job.client, number, start, memories.get(job.client, {}))
-                upload = {**zeros, "update": forged}
-            results.put(job, ClientResult(upload, job.memory, instructions.buffers, seconds=None))
+        return {name: torch.zeros_like(tensor) for name, tensor in template.items()}

@@ -1,7 +1,5 @@
 """The contract of engines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

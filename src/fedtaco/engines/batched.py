@@ -1,9 +1,6 @@
 """Batched: many clients in one computation, in stacks that are spread over worker processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby, pairwise
 
 from fedtaco.client import ClientRunner
@@ -30,7 +27,7 @@ class BatchedEngine:
         results = CohortResults.empty(jobs)
         for chunk in chunks:
             for job, result in zip(chunk, self._run_stacked(method, instructions, chunk), strict=True):
-                results.put(job, replace(result, upload=method.decode(result.upload)))
+                results.put(job, result, method.decode(result.upload))
         return results
 
     def close(self) -> None:

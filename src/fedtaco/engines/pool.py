@@ -1,7 +1,5 @@
 """Pool: the clients of a cohort spread over worker processes, with exactly the results of ``serial``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fedtaco.client import ClientRunner

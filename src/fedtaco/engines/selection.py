@@ -3,8 +3,6 @@
 The constants were calibrated by ``make bench`` (docs/performance.md); nothing is timed at run time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

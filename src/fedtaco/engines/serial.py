@@ -1,12 +1,10 @@
 """Serial: one client after another, so that each client's seconds are its own. The reference for other engines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fedtaco.client import ClientRunner
-from fedtaco.cohort import ClientJob, CohortResults, Instructions
+from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions
 from fedtaco.methods import Method
 
 
@@ -19,9 +17,13 @@ class SerialEngine:
     def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
         results = CohortResults.empty(jobs)
         for job in jobs:
-            result = self.runner.run(method, instructions, job)
-            results.put(job, replace(result, upload=method.decode(result.upload)))
+            result = self.run_client(method, instructions, job)
+            results.put(job, result, method.decode(result.upload))
         return results
+
+    def run_client(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
+        """Run one client."""
+        return self.runner.run(method, instructions, job)
 
     def close(self) -> None:
         pass

@@ -54,7 +54,7 @@ class WorkerPool:
             if workers is not None:
                 workers.stop()
             size = min(self.size, len(batches))
-            workers = _PhaseWorkers(self.runner, self.run_batch, method, instructions, jobs, size)
+            workers = _PhaseWorkers(self, method, instructions, jobs, size)
             self._phases[instructions.phase] = workers
         return workers.run(instructions, jobs, batches)
 
@@ -130,18 +130,9 @@ class SharedBuffers:
 class _PhaseWorkers:
     """Workers that share one set of buffers."""
 
-    def __init__(
-        self,
-        runner: ClientRunner,
-        run_batch: RunBatch,
-        method: Method,
-        instructions: Instructions,
-        jobs: JobBatch,
-        size: int,
-    ) -> None:
-        self.rows = len(jobs)
-        self.shared = SharedBuffers.allocate(method, instructions, runner, jobs[0].memory, self.rows)
-        self.run_batch, self.method = run_batch, method
+    def __init__(self, pool: WorkerPool, method: Method, instructions: Instructions, jobs: JobBatch, size: int) -> None:
+        self.rows, self.run_batch, self.method = len(jobs), pool.run_batch, method
+        self.shared = SharedBuffers.allocate(method, instructions, pool.runner, jobs[0].memory, self.rows)
         self.workers: list[tuple[BaseProcess, Connection]] = []
         for _ in range(size):
             self._start()

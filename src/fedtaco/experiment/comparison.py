@@ -1,7 +1,5 @@
 """Several methods on the same data, seeds and batches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Several runs: finished ones are skipped, interrupted ones resumed, and small ones run at the same time."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """Default rounds, local steps, learning rate and target of experiments on each dataset, as in the paper."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -14,7 +14,6 @@ from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.data import (
     Partition,
     Samples,
-    TensorSamples,
     dataset_info,
     hold_out,
     label_counts,
@@ -33,7 +32,7 @@ from fedtaco.records import PartitionRecord
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
 from fedtaco.server import cohort_size
 from fedtaco.simulator import Simulator
-from fedtaco.trust import AdversarialClients, Detector, choose_clients, parse_behaviour
+from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, choose_clients, parse_behaviour
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,12 @@ class PreparedRun:
         data = load_dataset(config["dataset"], options.data_dir)
         partition = partition_dataset(data, config["partition"], config["clients"], seed)
         adversaries = _adversaries(config, partition)
-        never_train = adversaries is not None and not adversaries.behaviour.ever_trains
-        excluded = adversaries.clients if adversaries is not None and never_train else frozenset[int]()
-        parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=excluded)
+        parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=adversaries.never_training)
         if config["validation"] and not len(held_out):
             raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
         clients = [data.train.subset(part) for part in parts]
-        for client in adversaries.clients if adversaries is not None else ():
-            clients[client] = _changed_samples(adversaries, clients[client], data.info.classes)
+        for client in adversaries.clients:
+            clients[client] = adversaries.behaviour.change_samples(clients[client], data.info.classes)
         method, detector = create_parts(config)
         simulator, engine = prepare_simulator(
             config,
@@ -85,8 +82,7 @@ class PreparedRun:
             previous=previous,
         )
         counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
-        freeloaders = sorted(adversaries.clients) if adversaries is not None else []
-        record = PartitionRecord(parts, counts, partition.groups, freeloaders)
+        record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
         return cls(record, partition.notes, simulator, engine)
 
 
@@ -101,15 +97,15 @@ def prepare_simulator(
     validation: Samples | None = None,
     loss: Loss = cross_entropy,
     steps: Sequence[int] | None = None,
-    adversaries: AdversarialClients | None = None,
+    adversaries: AdversarialClients = NO_ADVERSARIES,
     workers: int | None = None,
     previous: Mapping[str, Any] | None = None,
 ) -> tuple[Simulator, EngineChoice]:
     """Return a simulator that is ready to start, and the engine that was selected for it."""
     flat = FlatModel(model, choose_device(config["device"]))
-    for samples, whose in ((clients[0], "client 0"), (test, "the test set")):
+    for samples, owner in ((clients[0], "client 0"), (test, "the test set")):
         if samples is not None:
-            _check_fit(flat, samples, loss, whose)
+            _check_fit(flat, samples, loss, owner)
     constants = Constants(
         len(clients), config["rounds"], config["local_steps"], config["local_lr"], config["server_lr"]
     )
@@ -138,19 +134,15 @@ def build_blank_model(config: Mapping[str, Any]) -> nn.Module:
     return build_model(config["model"], info.shape, info.classes, torch_seed(config["seed"], "model"))
 
 
-def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialClients | None:
-    if config["freeloaders"] == 0 or config["behaviour"] is None:
-        return None
+def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialClients:
+    if config["behaviour"] is None:
+        return NO_ADVERSARIES
     groups = partition.groups or ["all"] * config["clients"]
     chosen = choose_clients(config["freeloaders"], groups, config["seed"])
     return AdversarialClients(frozenset(chosen), parse_behaviour(config["behaviour"]), config["seed"])
 
 
-def _changed_samples(adversaries: AdversarialClients | None, samples: TensorSamples, classes: int) -> TensorSamples:
-    return samples if adversaries is None else adversaries.behaviour.change_samples(samples, classes)
-
-
-def _check_fit(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> None:
+def _check_fit(model: FlatModel, samples: Samples, loss: Loss, owner: str) -> None:
     """Pass one or two samples through model and loss, so that a mismatch is reported at once."""
     x, y = model.move_batch(samples.batch(torch.arange(min(2, len(samples)))))
     try:
@@ -159,6 +151,6 @@ def _check_fit(model: FlatModel, samples: Samples, loss: Loss, whose: str) -> No
             loss(model.module(x), y)
     except Exception as error:
         raise InvalidInput(
-            f"Model and loss do not work on the samples of {whose} (inputs {tuple(x.shape)} {x.dtype}, "
+            f"Model and loss do not work on the samples of {owner} (inputs {tuple(x.shape)} {x.dtype}, "
             f"targets {tuple(y.shape)} {y.dtype}): {error}"
         ) from error

@@ -1,7 +1,5 @@
 """Run one experiment, with or without a run folder, from the start or from where it stopped."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

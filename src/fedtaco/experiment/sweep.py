@@ -1,9 +1,7 @@
 """A grid over settings and parameters, tuned on held-out training data with the same budget for every method."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -97,8 +95,8 @@ def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback:
         own = [next(summaries) for _ in trial.configs]
         name = METHODS.find(trial.method).name
         results.setdefault(name, []).append(Tuned(name, 1, trial.point, _validation(own), own))
-    best = [(max(tried, key=lambda one: one.validation_accuracy), len(tried)) for tried in results.values()]
-    return [Tuned(one.method, count, one.point, one.validation_accuracy, one.summaries) for one, count in best]
+    best = [max(tried, key=lambda one: one.validation_accuracy) for tried in results.values()]
+    return [replace(one, tried=len(results[one.method])) for one in best]
 
 
 def _validation(summaries: Sequence[Mapping[str, Any]]) -> float:

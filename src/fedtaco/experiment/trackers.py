@@ -1,7 +1,5 @@
 """Trackers: callbacks that show runs in TensorBoard, MLflow or Weights & Biases, each an extra of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import importlib
@@ -25,7 +23,7 @@ Session = TypeVar("Session")
 class Tracker(Callback, ABC, Generic[Session]):
     """Opens a session for each run, logs its numbers after every round, and closes it.
 
-    A tracker that fails is not called again, so that training goes on.
+    A tracker that fails is not called again, so that the run continues.
     """
 
     package: str
@@ -155,11 +153,7 @@ class WeightsAndBiases(Tracker[Any]):
         session.finish(exit_code=1 if summary["stopped"] else 0)
 
 
-TRACKERS: dict[str, type[Tracker[Any]]] = {
-    "tensorboard": TensorBoard,
-    "mlflow": Mlflow,
-    "wandb": WeightsAndBiases,
-}
+TRACKERS: dict[str, type[Tracker[Any]]] = {"tensorboard": TensorBoard, "mlflow": Mlflow, "wandb": WeightsAndBiases}
 
 
 def build_trackers(names: Sequence[str]) -> list[Callback]:

@@ -1,7 +1,5 @@
 """Train a user's own model on a user's own clients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
@@ -106,10 +104,10 @@ def train(
     return Result.of(simulator.method, simulator.model, recorder.state, recorder.history)
 
 
-def _samples(whose: str, data: Any) -> Samples:
+def _samples(owner: str, data: Any) -> Samples:
     samples = as_samples(data)
     if len(samples) == 0:
-        raise InvalidInput(f"{whose} has no samples; leave it out or give it some.")
+        raise InvalidInput(f"{owner} has no samples; omit it or give it some.")
     return samples
 
 

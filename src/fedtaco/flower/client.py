@@ -1,7 +1,5 @@
 """The client's half: one call inside the user's own ``@app.train()``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message

@@ -1,7 +1,5 @@
 """A run on Flower's nodes: its state between rounds, its nodes, and its records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic, sleep

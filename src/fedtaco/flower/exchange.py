@@ -1,7 +1,5 @@
 """Sends messages and yields replies one at a time, so that the server need not hold all of them at once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from time import monotonic, sleep

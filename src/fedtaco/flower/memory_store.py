@@ -4,11 +4,8 @@ Two memories are kept: that of the last round whose reply the server used, and t
 answered. The server says which of them holds, since a reply may be lost or dropped.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Protocol
 
 from flwr.app import ArrayRecord, Context, RecordDict
 from safetensors.torch import load_file, save_file
@@ -22,28 +19,6 @@ FOLDER_KEY = "memory-dir"
 """The key of the node's own configuration that names the folder."""
 
 
-class MemoryStore(Protocol):
-    """Stores memories by the round after which they hold."""
-
-    def get(self, round_number: int) -> NamedTensors | None:
-        """Return the memory after a round, or ``None``."""
-        ...
-
-    def put(self, round_number: int, memory: NamedTensors, *, beside: int) -> None:
-        """Store a new memory and keep the one of round ``beside``; remove all others."""
-        ...
-
-
-def open_store(context: Context, instructions: NodeInstructions) -> MemoryStore:
-    """Return the store that the node is configured with."""
-    folder = context.node_config.get(FOLDER_KEY)
-    if folder is None:
-        return ContextStore(context.state)
-    if not re.fullmatch(r"[0-9a-f]+", instructions.run):
-        raise InvalidInput(f"The server names its run '{instructions.run}'; it must be hexadecimal.")
-    return FolderStore(Path(str(folder)) / f"{instructions.run}-{instructions.client}")
-
-
 class ContextStore:
     """Stores memories in Flower's context, which lasts as long as the run and the node's process."""
 
@@ -53,9 +28,11 @@ class ContextStore:
         self.state = state
 
     def get(self, round_number: int) -> NamedTensors | None:
+        """Return the memory after a round, or ``None``."""
         return read_tensors(self.state, f"{self.prefix}{round_number}") or None
 
     def put(self, round_number: int, memory: NamedTensors, *, beside: int) -> None:
+        """Store a new memory and keep the one of round ``beside``; remove all others."""
         kept = {f"{self.prefix}{beside}", f"{self.prefix}{round_number}"}
         for name in [name for name in self.state if name.startswith(self.prefix) and name not in kept]:
             del self.state[name]
@@ -85,3 +62,16 @@ class FolderStore:
 
     def _path(self, round_number: int) -> Path:
         return self.folder / f"{round_number}.safetensors"
+
+
+MemoryStore = ContextStore | FolderStore
+
+
+def open_store(context: Context, instructions: NodeInstructions) -> MemoryStore:
+    """Return the store that the node is configured with."""
+    folder = context.node_config.get(FOLDER_KEY)
+    if folder is None:
+        return ContextStore(context.state)
+    if not re.fullmatch(r"[0-9a-f]+", instructions.run):
+        raise InvalidInput(f"The server names its run '{instructions.run}'; it must be hexadecimal.")
+    return FolderStore(Path(str(folder)) / f"{instructions.run}-{instructions.client}")

@@ -1,7 +1,5 @@
 """Reading of replies: each is checked on arrival; a bad one is dropped and never stops the run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from statistics import median

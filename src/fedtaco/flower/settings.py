@@ -1,7 +1,5 @@
 """The settings of a Flower deployment, declared as those of a run are."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fedtaco.runs.settings import SharedSettings, setting

@@ -1,7 +1,5 @@
 """The server's half: a Flower strategy that runs any method."""
 
-from __future__ import annotations
-
 import copy
 import math
 import secrets
@@ -201,40 +199,30 @@ class FedStrategy(Strategy):
             nodes = NodeRegistry.from_arrays(clients, recorder.extra)
             sent = {**self.run_settings, "clients": clients, "rounds": num_rounds}
             settings = {name: sent[name] for name in WIRE_SETTINGS}
-            self.deployment = Deployment(self.policy, settings, server, model, recorder, exchange, state, nodes)
-            return self._run_rounds(self.deployment, num_rounds, train_config, evaluate_config, evaluate_fn)
-
-    def _run_rounds(
-        self,
-        deployment: Deployment,
-        num_rounds: int,
-        train_config: ConfigRecord | None,
-        evaluate_config: ConfigRecord | None,
-        evaluate_fn: EvaluateFn | None,
-    ) -> Result:
-        result = Result(arrays=deployment.arrays())
-        if deployment.state.round:
-            log.info("Continuing after round %d of %d.", deployment.state.round, num_rounds)
-        elif evaluate_fn is not None:
-            _put(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
-        try:
-            for number in range(deployment.state.round + 1, num_rounds + 1):
-                self._run_round(deployment, number, result, train_config, evaluate_config, evaluate_fn)
-        except RunStopped as stop:
-            deployment.finish(stop)
-            raise
-        deployment.finish(None)
-        return result
+            run = self.deployment = Deployment(self.policy, settings, server, model, recorder, exchange, state, nodes)
+            result = Result(arrays=run.arrays())
+            if run.state.round:
+                log.info("Continuing after round %d of %d.", run.state.round, num_rounds)
+            elif evaluate_fn is not None:
+                _put(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
+            try:
+                for number in range(run.state.round + 1, num_rounds + 1):
+                    self._run_round(number, result, train_config, evaluate_config, evaluate_fn)
+            except RunStopped as stop:
+                run.finish(stop)
+                raise
+            run.finish(None)
+            return result
 
     def _run_round(
         self,
-        deployment: Deployment,
         number: int,
         result: Result,
         train_config: ConfigRecord | None,
         evaluate_config: ConfigRecord | None,
         evaluate_fn: EvaluateFn | None,
     ) -> None:
+        deployment = self._running()
         exchange, num_rounds = deployment.exchange, deployment.server.constants.rounds
         messages = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), exchange.grid))
         log.info("Round %d of %d: %d nodes are asked.", number, num_rounds, len(messages))

@@ -1,7 +1,5 @@
 """Matrices of uploads, in memory or, if they are large, in a temporary file."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 

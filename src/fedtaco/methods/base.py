@@ -16,8 +16,8 @@ One round, and the hook a method overrides to change a part of it:
 ======================  ============================================================================
 
 Client hooks are elementwise arithmetic, so that a vector may have a leading client axis: the same
-code serves one client ``(d,)`` and a stack of them ``(n, d)``, whose per-client numbers are then
-``(n, 1)`` columns. Nothing but plain data (named tensors) outlives a round or crosses a network.
+code serves one client ``(d,)`` and a stack of clients ``(n, d)``; per-client scalars are then ``(n, 1)``
+columns. Nothing but plain data (named tensors) outlives a round or crosses a network.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""FedACG (Kim et al., 2024): clients start at a look-ahead point and are held near it.
+"""FedACG (Kim et al., 2024): clients start at a look-ahead point and are pulled towards it.
 
 The paper's lines for it contradict each other (sign and scale of the momentum), so this is the
 original: it sends the one vector y = w + λm, and passes the averaging test at λ = β = 0.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -20,10 +18,10 @@ class FedACG(Method):
     """Clients start at y = w + λm, x <- x - local_lr * (g + β (x - y)); m <- λm - mean U, w <- w + m."""
 
     name = "fedacg"
-    summary = "starts clients ahead along the server's momentum and holds them near that point"
+    summary = "starts clients ahead along the server's momentum and pulls them towards that point"
     cost = Cost(vector_ops=2)
 
-    momentum: float = parameter(0.85, "λ, how much of the momentum lasts a round", low=0, high=1)
+    momentum: float = parameter(0.85, "λ, fraction of the momentum that is kept in each round", low=0, high=1)
     beta: float = parameter(0.001, "β, weight of the pull to the starting point", low=0)
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:

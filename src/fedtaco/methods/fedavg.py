@@ -1,7 +1,5 @@
 """FedAvg (McMahan et al., 2017): plain local SGD and the mean of the client models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fedtaco.methods.base import Method

@@ -1,7 +1,5 @@
 """FedProx (Li et al., 2020): a pull towards the global model (paper, Algorithm 1, FedProx's loss line)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -22,6 +20,7 @@ class FedProx(Method):
     zeta: float = parameter(0.1, "ζ, weight of the pull", low=0)
 
     def pull(self, local: LocalContext) -> float | Tensor:
+        """Return the weight of the pull."""
         return self.zeta
 
     def direction(self, x: Tensor, local: LocalContext) -> Tensor:
@@ -32,7 +31,7 @@ class FedProx(Method):
 class FedProxTaco(Tailored, FedProx):
     """FedProx whose pull is tailored by TACO's coefficients (paper, Fig. "Performance gain in prior methods").
 
-    The paper's words replace ζ by α_i; its own correction factor is 1 - α_i, and a client with more
+    The paper's text replaces ζ by α_i. Its own correction factor is 1 - α_i, and a client with more
     skewed data should be corrected more, so the default scales ζ by that factor.
     """
 

@@ -1,10 +1,8 @@
-"""How the uploads of one round lie to each other: norms, cosines, and the paper's Eq. 7.
+"""Norms and cosines of the uploads of one round, and the paper's Eq. 7.
 
-Sums run in the matrix's own type inside a block of columns, which stays in the cache, and in float64
-across blocks; no second copy of the update matrix is ever made.
+Sums are computed in the matrix's own type within a block of columns, which fits the cache, and in
+float64 across blocks; the update matrix is never copied.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -16,7 +14,7 @@ BLOCK_NUMBERS = 1 << 21
 
 @dataclass(frozen=True)
 class Geometry:
-    """Norm of each upload, and its cosine with the unweighted mean upload (0 where undefined)."""
+    """Norm of each upload, and its cosine with the unweighted mean upload (0 if undefined)."""
 
     norms: Tensor
     cosines: Tensor
@@ -25,7 +23,7 @@ class Geometry:
     def alpha(self) -> Tensor:
         """Correction coefficients, Eq. 7: (1 - share of the norms) * max(cosine, 0).
 
-        A client alone in its round has nobody to be tailored against: its coefficient is 1, no correction.
+        A client that is alone in its round has the coefficient 1: no correction.
 
         >>> Geometry(torch.tensor([3.0, 1.0]), torch.tensor([0.5, -0.2])).alpha
         tensor([0.1250, 0.0000])
@@ -38,7 +36,10 @@ class Geometry:
 
 
 def geometry_of(matrix: Tensor) -> Geometry:
-    """The geometry of the rows of ``matrix`` in one pass; the mean row squared is the mean of its dots with them."""
+    """Return the geometry of the rows of ``matrix`` in one pass.
+
+    The squared norm of the mean row equals the mean of its dot products with the rows.
+    """
     rows, columns = matrix.shape
     to_mean = matrix.new_full((rows,), 1 / rows)
     dots, squares = torch.zeros(2, rows, dtype=torch.float64)
@@ -54,5 +55,5 @@ def geometry_of(matrix: Tensor) -> Geometry:
 
 
 def weighted_sum(weights: Tensor, matrix: Tensor) -> Tensor:
-    """Sum of weights[i] * matrix[i]."""
+    """Return the sum of weights[i] * matrix[i]."""
     return weights.to(matrix.dtype) @ matrix

@@ -1,10 +1,8 @@
 """Controls for TACO: methods with a global momentum and nothing tailored.
 
-TACO's undamped correction acts like a larger step. Without these nobody could tell tailoring from
-a better effective rate.
+TACO's undamped correction acts like a larger step; these methods separate the effect of tailoring from
+that of a larger effective rate.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -50,7 +48,7 @@ class FedAvgM(Method):
     name = "fedavgm"
     summary = "gives the server a momentum, undamped"
 
-    momentum: float = parameter(0.9, "β, how much of the momentum lasts a round", low=0, high=1)
+    momentum: float = parameter(0.9, "β, fraction of the momentum that is kept in each round", low=0, high=1)
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         return {"momentum": torch.zeros_like(weights)}

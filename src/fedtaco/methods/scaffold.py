@@ -1,7 +1,5 @@
 """Scaffold (Karimireddy et al., 2020): control variates cancel the drift (paper, Algorithm 1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +36,7 @@ class Scaffold(Method):
     alpha: float = parameter(1.0, "α, strength of the correction", low=0)
 
     def strength(self, local: LocalContext) -> float | Tensor:
+        """Return a, the factor of the correction."""
         return self.alpha
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
@@ -67,7 +66,7 @@ class Scaffold(Method):
         return {"variate": memory["variate"] + upload["variate_change"]}
 
     def remove_clients(self, server: ServerState, expulsion: Expulsion) -> ServerState:
-        """c becomes the mean of the c_i that are left."""
+        """Make c the mean of the c_i of the remaining clients."""
         left = expulsion.members - len(expulsion.clients)
         if left == 0:
             return server

@@ -1,11 +1,9 @@
-"""STEM (Khanduri et al., 2021) as the paper runs it: variance-reduced momentum on both sides.
+"""STEM (Khanduri et al., 2021) as the paper runs it: variance-reduced momentum on clients and server.
 
 The paper sends no momentum to clients, so each round restarts with v_0 = g_0. Its aggregation adds
-the gradient v_i to the displacement U_i as it is; in displacement units that is local_lr * v_i, one
-more step along the momentum, and that is the default here.
+the gradient v_i to the displacement U_i. In displacement units that is local_lr * v_i, one more step
+along the momentum, which is the default here.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -20,7 +18,7 @@ class Stem(Method):
     """v_k = g(x_k) + (1 - a) (v_{k-1} - g(x_{k-1})), both gradients on the batch of step k."""
 
     name = "stem"
-    summary = "descends along a variance-reduced momentum, and the server one step more"
+    summary = "descends along a variance-reduced momentum; the server takes one more step along it"
     cost = Cost(gradients=2, gradients_saved=1, vector_ops=4, up=2)
 
     alpha: float = parameter(0.2, "α_t, weight of the newest gradient in the momentum", low=0, high=1)

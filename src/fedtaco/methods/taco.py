@@ -1,10 +1,8 @@
 """TACO: tailored adaptive correction and aggregation (paper, Eqs. 7-9 and Algorithm 2).
 
-Each client adds a part of the last global direction G to its gradients, larger for a client whose
-upload was long or pointed elsewhere; and the server weighs uploads by the same coefficients.
+Each client adds a part of the last global direction G to its gradients, a larger one if its upload was
+long or pointed elsewhere; and the server weights uploads by the same coefficients.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
@@ -37,7 +35,7 @@ class TacoCorrection(Tailored):
     )
 
     def gain(self, local_steps: int) -> float:
-        """γ in units of G: γK when accumulated, exactly 1 by default since (1/K)·K need not be 1 in floats."""
+        """Return γ in units of G: γK if accumulated; exactly 1 by default, since (1/K)·K need not be 1 in floats."""
         accumulated = self.delta_scale == "accumulated"
         if self.gamma is None:
             return 1.0 if accumulated else 1 / local_steps
@@ -71,7 +69,7 @@ class TacoUniform(TacoCorrection):
 
 
 def tailored_weights(uploads: Uploads) -> Tensor:
-    """Eq. 9's p_i in proportion to α_i, the coefficient of this very round's upload."""
+    """Return Eq. 9's p_i, in proportion to the α_i of this round's uploads."""
     return uploads.weights_proportional_to(uploads.geometry.alpha)
 
 
@@ -91,7 +89,7 @@ class Taco(TacoCorrection):
     """Algorithm 2: tailored correction (Eq. 8) and tailored aggregation (Eq. 9)."""
 
     name = "taco"
-    summary = "adds a part of the global direction tailored to each client, and weighs by the same α"
+    summary = "adds a part of the global direction tailored to each client, and weights uploads by the same α"
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
         return tailored_weights(uploads)
@@ -103,7 +101,7 @@ class Taco(TacoCorrection):
         return super().aggregate(server, uploads).with_memory(previous=server.weights)
 
     def output(self, server: ServerState) -> Tensor:
-        """z = w + (1 - mean α)(w - previous w), what Algorithm 2 returns; w where nobody is left to have an α."""
+        """Return z = w + (1 - mean α)(w - previous w), as Algorithm 2 does; w if every client was expelled."""
         alpha = server.memory["alpha"]
         if alpha.isnan().all():
             return server.weights

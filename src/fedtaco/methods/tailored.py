@@ -1,7 +1,5 @@
 """Coefficients tailored to each client: α_i of Eq. 7, kept by the server and sent to its client."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +15,7 @@ INITIAL_ALPHA = 0.1
 class Tailored(Method):
     """Adds to any method the coefficients α_i as ``local.received["alpha"]``.
 
-    α_i is computed from the method's own uploads; a client that sat out a round keeps its last one.
+    α_i is computed from the method's own uploads; a client that takes no part in a round keeps its last one.
     """
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
@@ -25,6 +23,7 @@ class Tailored(Method):
         return {**super().server_memory(weights, constants), "alpha": alpha}
 
     def cohort_alpha(self, server: ServerState, cohort: Tensor) -> Tensor:
+        """Return the coefficients that the clients of the cohort receive."""
         return server.memory["alpha"][cohort]
 
     def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
@@ -38,6 +37,6 @@ class Tailored(Method):
         return super().aggregate(server, uploads).with_memory(alpha=alpha)
 
     def remove_clients(self, server: ServerState, expulsion: Expulsion) -> ServerState:
-        """An expelled client has no coefficient any more: NaN."""
+        """Set the coefficients of expelled clients to NaN."""
         alpha = server.memory["alpha"].index_fill(0, expulsion.clients, torch.nan)
         return super().remove_clients(server, expulsion).with_memory(alpha=alpha)

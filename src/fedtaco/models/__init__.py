@@ -1,7 +1,5 @@
 """Models by name, and FlatModel."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -38,35 +36,17 @@ def build_model(spec: str, shape: tuple[int, ...], classes: int, seed: int) -> n
     Linear(in_features=64, out_features=16, bias=True)
     """
     check_model(spec)
+    name, _, option = spec.partition(":")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return _build(spec, shape, classes)
+        if name == "cnn":
+            return cnn(shape, classes)
+        if name == "resnet18":
+            return resnet18(shape, classes, option or "groupnorm")
+        if name == "lstm":
+            return lstm(shape, classes)
+        hidden = [int(part) for part in option.split("-")] if option else (32, 16, 8)
+        return mlp(math.prod(shape), classes, hidden)
 
 
-def _build(spec: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    name, _, option = spec.partition(":")
-    if name == "cnn":
-        return cnn(shape, classes)
-    if name == "resnet18":
-        return resnet18(shape, classes, option or "groupnorm")
-    if name == "lstm":
-        return lstm(shape, classes)
-    hidden = [int(part) for part in option.split("-")] if option else (32, 16, 8)
-    return mlp(math.prod(shape), classes, hidden)
-
-
-__all__ = [
-    "MODELS",
-    "FlatModel",
-    "Loss",
-    "Stack",
-    "Unstackable",
-    "build_model",
-    "check_model",
-    "cnn",
-    "lstm",
-    "mlp",
-    "resnet18",
-    "stack_by_hand",
-    "stack_model",
-]
+__all__ = ["FlatModel", "Loss", "Stack", "Unstackable", "build_model", "check_model", "stack_by_hand", "stack_model"]

@@ -3,8 +3,6 @@
 Laid out for speed, with the same results: channels last, and pooling before ReLU, with which it commutes.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from fedtaco.errors import InvalidInput

@@ -1,11 +1,8 @@
 """FlatModel: all trainable parameters of a module are views of one vector."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -61,14 +58,19 @@ class FlatModel:
             counter.copy_(initial)
 
     def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
-        """Return the gradient of the mean loss on a batch at ``point``, as a new vector.
+        """Return the gradient of the mean loss on a batch at ``point``, as a new vector; the model's weights stay.
 
         ``seed`` fixes what the model draws, such as dropout, so that two points can be compared under one draw.
         """
         if point is not self.vector:
-            with self._restoring():
+            everything = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
+            kept = [tensor.clone() for tensor in everything]
+            try:
                 self.vector.copy_(point)
                 return self.gradient(self.vector, batch, loss, seed)
+            finally:
+                for tensor, value in zip(everything, kept, strict=True):
+                    tensor.copy_(value)
         seed_torch(seed, self.device)
         x, y = batch
         value = loss(self.module(x), y)
@@ -100,22 +102,10 @@ class FlatModel:
         self.load(vector, buffers)
         return copy.deepcopy(self.module).to(CPU).eval()
 
-    @contextmanager
-    def _restoring(self) -> Iterator[None]:
-        everything = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
-        kept = [tensor.clone() for tensor in everything]
-        try:
-            yield
-        finally:
-            for tensor, value in zip(everything, kept, strict=True):
-                tensor.copy_(value)
-
 
 def _flatten(tensors: list[nn.Parameter] | list[Tensor]) -> Tensor:
     """Return one vector that holds the tensors, and make them views of it."""
     vector = torch.cat([t.detach().reshape(-1) for t in tensors])
-    offset = 0
-    for tensor in tensors:
-        tensor.data = vector[offset : offset + tensor.numel()].view_as(tensor)
-        offset += tensor.numel()
+    for tensor, part in zip(tensors, vector.split([t.numel() for t in tensors]), strict=True):
+        tensor.data = part.view_as(tensor)
     return vector

@@ -1,7 +1,5 @@
 """LEAF's character model for Shakespeare: an embedding, two LSTM layers, and a guess at the next letter."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from fedtaco.errors import InvalidInput

@@ -1,7 +1,5 @@
 """Multi-layer perceptron; the paper's has hidden layers of 32, 16 and 8 units."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,8 +12,7 @@ def mlp(features: int, classes: int, hidden: Sequence[int] = (32, 16, 8)) -> nn.
     >>> sum(p.numel() for p in mlp(123, 2).parameters())
     4650
     """
-    sizes = [features, *hidden, classes]
     layers: list[nn.Module] = [nn.Flatten()]
-    for fan_in, fan_out in pairwise(sizes):
+    for fan_in, fan_out in pairwise([features, *hidden, classes]):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
     return nn.Sequential(*layers[:-1])

@@ -4,9 +4,8 @@ Its norm is GroupNorm with two groups by default, so that the model has no buffe
 all there is to it; ``resnet18:batchnorm`` has BatchNorm, whose statistics the server averages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 from torch.nn.functional import relu
@@ -14,13 +13,7 @@ from torch.nn.functional import relu
 from fedtaco.errors import InvalidInput
 
 Norm = Callable[[int], nn.Module]
-
-
-def _group_norm(channels: int) -> nn.Module:
-    return nn.GroupNorm(2, channels)
-
-
-NORMS: dict[str, Norm] = {"groupnorm": _group_norm, "batchnorm": nn.BatchNorm2d}
+NORMS: dict[str, Norm] = {"groupnorm": partial(nn.GroupNorm, 2), "batchnorm": nn.BatchNorm2d}
 
 
 class BasicBlock(nn.Module):
@@ -51,10 +44,8 @@ def resnet18(shape: tuple[int, ...], classes: int, norm: str = "groupnorm") -> n
         raise InvalidInput(f"resnet18 takes images, not inputs of shape {shape}; try mlp.")
     make = NORMS[norm]
     blocks: list[nn.Module] = []
-    before = 64
-    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+    for before, channels, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
         blocks += [BasicBlock(before, channels, stride, make), BasicBlock(channels, channels, 1, make)]
-        before = channels
     return nn.Sequential(
         nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
         make(64),

@@ -1,7 +1,5 @@
 """The gradients of many copies of one model in one computation: weights (n, d), batches (n, b, ...)."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable
@@ -86,8 +84,7 @@ def _agrees(stack: Stack, model: FlatModel, batch: Batch, own: Tensor) -> bool:
                 raise Unstackable("it draws random numbers, as dropout does") from error
             raise Unstackable(f"torch.func cannot compute its copies at once ({reason})") from error
     for warning in heard:
-        slow = re.search(r"batching rule for (\S+?)\.? ", str(warning.message))
-        if slow:
+        if slow := re.search(r"batching rule for (\S+?)\.? ", str(warning.message)):
             raise Unstackable(f"torch.func has no stacked form of {slow[1]}")
     tolerance = 1e-3 if own.dtype == torch.float32 else 1e-9
     return bool((gradients - own).norm() <= tolerance * (1 + own.norm()))
@@ -116,13 +113,9 @@ def _plain_layers(model: FlatModel) -> list[nn.Linear] | None:
         modules = modules[1:]
     layers = [module for module in modules[::2] if type(module) is nn.Linear]
     relus = [module for module in modules[1::2] if type(module) is nn.ReLU]
-    own = [p for layer in layers for p in layer.parameters()]
+    own = [id(p) for layer in layers for p in layer.parameters()]
     plain = len(layers) == len(relus) + 1 and len(layers) + len(relus) == len(modules)
-    return layers if plain and _same(own, model.parameters) else None
-
-
-def _same(first: list[nn.Parameter], second: list[nn.Parameter]) -> bool:
-    return len(first) == len(second) and all(one is other for one, other in zip(first, second, strict=True))
+    return layers if plain and own == [id(p) for p in model.parameters] else None
 
 
 class _LayersByHand:

@@ -5,8 +5,6 @@ the file in which its memory was last written. The manifest is replaced last, so
 moment leaves the previous checkpoint intact; files that it no longer names are then removed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

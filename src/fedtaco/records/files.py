@@ -1,7 +1,5 @@
 """Atomic writing of files, and errors for damaged files and failing disks."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile
@@ -16,16 +14,7 @@ from fedtaco.errors import InvalidInput
 
 SCHEMA = 2
 """Version of the layout of run folders."""
-UNREADABLE = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OSError,
-    zipfile.BadZipFile,
-    SafetensorError,
-)
+UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, zipfile.BadZipFile, SafetensorError)
 """Errors that reading a damaged file may raise."""
 
 

@@ -13,8 +13,6 @@
 =====================  ========================================================
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
@@ -64,6 +62,8 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.checkpoint = Checkpoint(self.path / "checkpoint")
+        names = ("config.toml", "rounds.jsonl", "clients.jsonl", "summary.json")
+        self._config, self._rounds, self._clients, self._summary = (self.path / name for name in names)
 
     # Reading
 
@@ -95,11 +95,10 @@ class RunFolder:
 
     def summary(self) -> dict[str, Any] | None:
         """Read how the run ended; ``None`` if it has not."""
-        path = self.path / "summary.json"
-        if not path.is_file():
+        if not self._summary.is_file():
             return None
-        with reading(path):
-            ended: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        with reading(self._summary):
+            ended: dict[str, Any] = json.loads(self._summary.read_text(encoding="utf-8"))
             return ended
 
     def history(self) -> History:
@@ -197,7 +196,7 @@ class RunFolder:
                 )
             with writing_run(self.path), replacing(path) as temporary:
                 temporary.write_text("".join(json_line(row) for row in kept), encoding="utf-8")
-        (self.path / "summary.json").unlink(missing_ok=True)
+        self._summary.unlink(missing_ok=True)
 
     def append_round(self, record: RoundRecord, clients: Sequence[ClientRecord]) -> None:
         """Add the records of a finished round."""
@@ -218,7 +217,7 @@ class RunFolder:
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         """Write how the run ended."""
         with writing_run(self.path):
-            write_json(self.path / "summary.json", summary)
+            write_json(self._summary, summary)
 
     def _is_cut_short(self) -> bool:
         """Return whether the folder is empty, or a run was killed while it was created or replaced."""
@@ -228,18 +227,6 @@ class RunFolder:
     def _write_config(self, config: Mapping[str, Any]) -> None:
         with replacing(self._config) as temporary:
             temporary.write_text(tomli_w.dumps(config), encoding="utf-8")
-
-    @property
-    def _config(self) -> Path:
-        return self.path / "config.toml"
-
-    @property
-    def _rounds(self) -> Path:
-        return self.path / "rounds.jsonl"
-
-    @property
-    def _clients(self) -> Path:
-        return self.path / "clients.jsonl"
 
 
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

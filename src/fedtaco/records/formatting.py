@@ -1,7 +1,5 @@
 """How numbers are written for people, in tables, pages and messages."""
 
-from __future__ import annotations
-
 
 def format_count(mean: float) -> str:
     """Format a mean of whole numbers, with one decimal if it is not whole.

@@ -1,7 +1,5 @@
 """A lock that keeps a folder to one process at a time."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

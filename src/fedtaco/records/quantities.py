@@ -3,8 +3,6 @@
 Records, run folders, heat maps and the report's menu all follow this list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal

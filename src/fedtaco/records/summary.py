@@ -1,7 +1,5 @@
 """Summaries: one run in a few numbers, and the runs of each method together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev

@@ -1,7 +1,5 @@
 """Expelled clients and dropped uploads, with reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

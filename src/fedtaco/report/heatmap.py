@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -17,8 +17,6 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 ClientRow = Mapping[str, Any]
 """A line of ``clients.jsonl``."""
-HeatValues = list[list[float | None]]
-"""One number per row and column of a heat map; ``None`` for an empty cell."""
 
 BLOCK = 20_000
 """Number of lines of ``clients.jsonl`` held in memory at a time."""
@@ -71,10 +69,8 @@ def _members(groups: Sequence[str] | None, clients: int, limit: int) -> dict[str
     """Return the clients of each group; ignore groups if there are too many to keep them apart in ``limit`` rows."""
     if not groups or len(set(groups)) > limit // 2:
         return {"": list(range(clients))}
-    members: dict[str, list[int]] = {group: [] for group in sorted(set(groups))}
-    for client, group in enumerate(groups):
-        members[group].append(client)
-    return members
+    names = np.array(groups)
+    return {group: np.flatnonzero(names == group).tolist() for group in sorted(set(groups))}
 
 
 @dataclass(frozen=True)
@@ -128,7 +124,8 @@ class HeatMap:
 
     def fill(self, lines: Iterable[ClientRow], on_progress: Callable[[int], None]) -> None:
         """Add the lines of all finished rounds; ``on_progress`` is called with the latest round now and then."""
-        for block in _blocks(lines):
+        source = iter(lines)
+        while block := list(islice(source, BLOCK)):
             finished = [line for line in block if line["round"] <= self.columns.size]
             if finished:
                 self._add(finished)
@@ -147,11 +144,11 @@ class HeatMap:
             if line["expelled"]:
                 self.expelled.setdefault(line["client"], line)
 
-    def values(self) -> dict[str, HeatValues]:
-        """Return the means of each quantity; ``None`` for cells without a client that took part."""
+    def values(self) -> dict[str, list[list[float | None]]]:
+        """Return the means of each quantity, by row and column; ``None`` for cells in which no client took part."""
         with np.errstate(invalid="ignore"):
             means = (self._cells[:, 0] / self._cells[:, 1]).reshape(len(QUANTITIES), *self._shape)
-        return {quantity.name: rounded(own) for quantity, own in zip(QUANTITIES, means, strict=True)}
+        return {one.name: [rounded(row) for row in table] for one, table in zip(QUANTITIES, means, strict=True)}
 
     def mean_alpha(self, kinds: Sequence[str]) -> dict[str, float]:
         """Return the mean α over rounds and the clients of each kind."""
@@ -167,16 +164,10 @@ def _add_at(tally: Floats, indices: Integers, values: Floats) -> None:
     tally[1] += np.bincount(indices[known], minlength=tally.shape[1])
 
 
-def _blocks(lines: Iterable[ClientRow]) -> Iterator[list[ClientRow]]:
-    source = iter(lines)
-    while block := list(islice(source, BLOCK)):
-        yield block
-
-
-def rounded(table: Floats) -> HeatValues:
+def rounded(values: Floats) -> list[float | None]:
     """Round to four significant digits; values that are not finite become ``None``.
 
-    >>> rounded(np.array([[1.23456, np.nan]]))
-    [[1.235, None]]
+    >>> rounded(np.array([1.23456, np.nan]))
+    [1.235, None]
     """
-    return [[float(f"{value:.4g}") if math.isfinite(value) else None for value in row] for row in table.tolist()]
+    return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values.tolist()]

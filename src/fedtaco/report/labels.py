@@ -1,7 +1,5 @@
 """Label distributions of the clients: how much they differ, and a picture of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

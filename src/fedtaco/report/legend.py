@@ -1,7 +1,5 @@
 """The legend of a results table, for the HTML page and the terminal alike."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from fedtaco.records.formatting import format_mean
@@ -30,6 +28,7 @@ def explain_results(
     """
     marks = {row.rounds_to_target for row in summaries}
     groups = {group for row in summaries for group in row.alpha}
+    timed = any(row.client_seconds is not None for row in summaries)
     seeds = max((row.seeds for row in summaries), default=0)
     over_seeds = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
     last = "the last round" if rounds is None else count(rounds, "round")
@@ -42,9 +41,7 @@ def explain_results(
         "N+: the target was not reached within N rounds.": any(mark.endswith("+") for mark in marks),
         "×: a run diverged, or ended below nine tenths of the target.": "×" in marks,
         "Client seconds: compute time of each round's slowest client, summed over rounds; they are comparable only if "
-        "runs do not compete for the processor, as with --engine serial.": any(
-            row.client_seconds is not None for row in summaries
-        ),
+        "runs do not compete for the processor, as with --engine serial.": timed,
         "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload agrees with the "
         "others.": bool(groups),
         "A, B, C: groups of clients, from one-sided labels (A) to balanced ones (C).": groups >= {"A", "B", "C"},

@@ -1,7 +1,5 @@
 """Group runs by method and settings, and name each group by what distinguishes it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -28,8 +26,7 @@ class MethodRuns:
             parts.append(f"unfinished, {format_count(done)} of {unfinished[0].config['rounds']} rounds")
         elif unfinished:
             parts.append(f"{len(unfinished)} of {seeds} seeds unfinished")
-        stopped = sum(run.summary["stopped"] is not None for run in self.runs)
-        if stopped:
+        if stopped := sum(run.summary["stopped"] is not None for run in self.runs):
             parts.append("stopped early" if seeds == 1 else f"{stopped} of {seeds} seeds stopped early")
         return "; ".join(parts)
 

@@ -1,7 +1,5 @@
 """The HTML page of a report: self-contained, so that it opens without a network."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from fedtaco.records.formatting import format_mean
 from fedtaco.records.summary import MethodSummary
 from fedtaco.report.events import Event
 from fedtaco.report.legend import count
-from fedtaco.report.page_data import PageData, ReportProgress, build_page_data, no_progress
+from fedtaco.report.page_data import PageData, ReportProgress, build_page_data
 from fedtaco.report.results import build_columns
 
 LISTED = 200
@@ -28,7 +26,7 @@ EMBEDDED = ("target", "methods", "quantities", "runs", "partitions")
 """What page.js draws."""
 
 
-def write_report(folders: Sequence[RunFolder], out: Path, on_progress: ReportProgress = no_progress) -> None:
+def write_report(folders: Sequence[RunFolder], out: Path, on_progress: ReportProgress = lambda *_: None) -> None:
     """Write a report as one HTML file.
 
     Parameters

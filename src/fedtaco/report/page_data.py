@@ -1,15 +1,12 @@
 """Everything that a report shows, as plain data of bounded size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records import QUANTITIES, RunFolder
-from fedtaco.report.client_maps import build_client_map, build_partitions
-from fedtaco.report.curves import build_curves, is_timed
+from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
 from fedtaco.report.method_runs import MethodRuns, format_setting, group_by_method, varying_settings
@@ -26,11 +23,7 @@ ReportProgress = Callable[[int, int], None]
 """Called with the number of rounds read so far and the number of all rounds."""
 
 
-def no_progress(done: int, total: int) -> None:
-    """Ignore the progress."""
-
-
-def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = no_progress) -> PageData:
+def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = lambda *_: None) -> PageData:
     """Read runs and return everything that a report shows.
 
     Parameters
@@ -48,7 +41,9 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     runs = _read_runs(folders, on_progress)
     methods = group_by_method(runs)
     ordered = [(index, method, run) for index, method in enumerate(methods) for run in method.runs]
-    common = _common_settings(runs)
+    settings = [run.settings for run in runs]
+    varied = varying_settings(settings)
+    common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
     results, reference = build_rows(methods)
     return {
@@ -99,12 +94,6 @@ def _read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> lis
     for folder in distinct:
         runs.append(read_run(folder, side, advance))
     return runs
-
-
-def _common_settings(runs: Sequence[RunData]) -> dict[str, Any]:
-    settings = [run.settings for run in runs]
-    varied = set(varying_settings(settings))
-    return {name: value for name, value in settings[0].items() if name not in varied}
 
 
 def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Find run folders and read what a report needs of them, without holding all client records in memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -101,8 +99,7 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     """
     with reading(folder.path / "config.toml"):
         config = folder.config()
-        missing = sorted(REQUIRED - set(config))
-        if missing:
+        if missing := sorted(REQUIRED - set(config)):
             raise KeyError(", ".join(missing))
         versions = _versions(config)
     with reading(folder.path / "rounds.jsonl") as path:

@@ -1,7 +1,5 @@
 """Write a reproduction as CSV, LaTeX and figures."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from fedtaco.reproduce.results import CellResult, Reproduction
 from fedtaco.reproduce.tables import build_table
 
 COMMANDS = (r"\%", r"\_", "--", r"$\pm$", r"$\times$", r"$\circ$", r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$")
-LATEX = dict(zip("%_–±×○αγκλ", COMMANDS, strict=True))
+LATEX = str.maketrans(dict(zip("%_–±×○αγκλ", COMMANDS, strict=True)))
 """LaTeX for characters of the tables."""
 
 
@@ -59,10 +57,10 @@ def _numbers(cell: CellResult) -> dict[str, object]:
 def write_latex(reproduction: Reproduction, path: Path) -> None:
     """Write a table that uses LaTeX's booktabs package."""
     table = build_table(reproduction)
-    header, *body = (" & ".join(map(_latex, row)) + r" \\" for row in [table.headers, *table.rows])
+    header, *body = (" & ".join(row).translate(LATEX) + r" \\" for row in [table.headers, *table.rows])
     lines = [
         r"\begin{table}",
-        rf"\caption{{{_latex(reproduction.caption)}}}",
+        rf"\caption{{{reproduction.caption.translate(LATEX)}}}",
         rf"\begin{{tabular}}{{l{'r' * (len(table.headers) - 1)}}}",
         r"\toprule",
         header,
@@ -73,7 +71,3 @@ def write_latex(reproduction: Reproduction, path: Path) -> None:
         r"\end{table}",
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text)

@@ -1,14 +1,13 @@
 """Figures of a reproduction."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedtaco.records.detection import KAPPAS, LIMITS
+from fedtaco.report.charts import over_seeds
 from fedtaco.report.labels import figure_class
 from fedtaco.reproduce.results import CellResult, Reproduction
 
@@ -61,42 +60,36 @@ def draw_figure(reproduction: Reproduction, stem: Path) -> list[Path]:
 
 def _draw_curves(axes: Any, cells: Sequence[CellResult], variants: Sequence[str], *, over_time: bool) -> None:
     for cell in cells:
-        runs = [np.array(curve, dtype=float) for curve in cell.curves]
-        length = max((len(run) for run in runs), default=0)
-        if length == 0 or (over_time and cell.seconds is None):
+        runs = [100 * np.array(curve, dtype=float) for curve in cell.curves]
+        if not any(map(len, runs)) or (over_time and cell.seconds is None):
             continue
-        accuracy = np.full((len(runs), length), np.nan)
-        for row, run in zip(accuracy, runs, strict=True):
-            row[: len(run)] = 100 * run
-        x = np.arange(1, length + 1) * ((over_time and cell.seconds) or 1)
+        mean, low, high = (over_seeds(function, runs) for function in (np.nanmean, np.nanmin, np.nanmax))
+        x = np.arange(1, len(mean) + 1) * ((over_time and cell.seconds) or 1)
         colour = _colour(variants, cell.variant)
-        axes.plot(x, np.nanmean(accuracy, axis=0), color=colour, label=cell.variant, linewidth=1.4)
+        axes.plot(x, mean, color=colour, label=cell.variant, linewidth=1.4)
         if len(runs) > 1:
-            low, high = np.nanmin(accuracy, axis=0), np.nanmax(accuracy, axis=0)
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set(xlabel="client seconds" if over_time else "round", ylabel="test accuracy, %")
 
 
 def _draw_bars(axes: Any, cells: Sequence[CellResult], reproduction: Reproduction) -> None:
-    bars = list(_bars(cells, reproduction.shows))
-    colours = [_colour(reproduction.variants, variant) for variant, _, _ in bars]
-    axes.bar([variant for variant, _, _ in bars], [height for _, height, _ in bars], color=colours)
-    for index, (_, height, mark) in enumerate(bars):
+    bars = [_height_and_mark(cell, reproduction.shows) for cell in cells]
+    colours = [_colour(reproduction.variants, cell.variant) for cell in cells]
+    axes.bar([cell.variant for cell in cells], [height for height, _ in bars], color=colours)
+    for index, (height, mark) in enumerate(bars):
         axes.annotate(mark, (index, height), ha="center", va="bottom", fontsize="small")
     axes.tick_params(axis="x", rotation=60)
     axes.set_ylabel("test accuracy, %" if reproduction.shows == "accuracy" else "client seconds")
 
 
-def _bars(cells: Sequence[CellResult], shows: str) -> Iterator[tuple[str, float, str]]:
-    """Yield variant, height and mark of each bar."""
-    for cell in cells:
-        if shows == "accuracy":
-            yield cell.variant, 100 * ((cell.ours and cell.ours.accuracy) or 0.0), ""
-        elif shows == "time-to-accuracy":
-            mark = "" if cell.seconds_to_target is not None or cell.ours is None else cell.ours.rounds_to_target
-            yield cell.variant, cell.seconds_to_target or 0.0, mark
-        else:
-            yield cell.variant, cell.seconds or 0.0, ""
+def _height_and_mark(cell: CellResult, shows: str) -> tuple[float, str]:
+    """Return the height of a cell's bar and the mark above it."""
+    if shows == "accuracy":
+        return 100 * ((cell.ours and cell.ours.accuracy) or 0.0), ""
+    if shows == "time-to-accuracy":
+        mark = "" if cell.seconds_to_target is not None or cell.ours is None else cell.ours.rounds_to_target
+        return cell.seconds_to_target or 0.0, mark
+    return cell.seconds or 0.0, ""
 
 
 def _draw_alpha(axes: Any, cells: Sequence[CellResult]) -> None:

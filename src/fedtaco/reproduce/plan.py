@@ -1,7 +1,5 @@
 """What is run for a table or figure of the paper, at full or reduced scale."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,8 @@ from fedtaco.runs.settings import ExperimentConfig
 
 SCALES = ("smoke", "small", "full")
 FULL_SEEDS = 3
+CellKey = tuple[str, str]
+"""Names of the panel and the variant."""
 VIEWS_WITHOUT_RUNS = ("update-time", "round-time")
 """Views that need only the seconds of a round."""
 VIEWS_WITHOUT_SECONDS = ("accuracy", "rounds", "alpha", "thresholds")
@@ -75,7 +75,7 @@ class PlannedCell:
     configs: list[ExperimentConfig]
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> CellKey:
         return self.panel.name, self.variant.name
 
     def folder(self, config: ExperimentConfig) -> Path:
@@ -135,11 +135,8 @@ def plan_reproduction(preset: Preset, scale: Scale, *, measured: bool = False) -
             configs = [_config(panel, variant, {**engine, **length, "seed": seed}) for seed in range(scale.seed_count)]
             cells.append(PlannedCell(panel, variant, configs))
         paper = {"rounds": full["rounds"], "local_steps": full["local_steps"]}
-        changes = [
-            f"{length[name]} instead of {paper[name]} {name.replace('_', ' ')}"
-            for name in paper
-            if length[name] != paper[name]
-        ]
+        changed = [name for name in paper if length[name] != paper[name]]
+        changes = [f"{length[name]} instead of {paper[name]} {name.replace('_', ' ')}" for name in changed]
         if changes:
             reductions.append(f"{panel.name}: {', '.join(changes)}")
     return Plan(preset, cells, reductions, measured)

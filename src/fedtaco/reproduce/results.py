@@ -1,7 +1,5 @@
 """What came out of a table or figure of the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median

@@ -1,7 +1,5 @@
 """Run a plan and collect its results."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,5 @@
 """Tables with our numbers and, in brackets, the paper's."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -37,11 +34,8 @@ def build_table(reproduction: Reproduction) -> TextTable:
 
 
 def _method_table(reproduction: Reproduction) -> TextTable:
-    panels = reproduction.panels
-    rows = [
-        [variant, *(_format_cell(reproduction, panel, variant) for panel in panels)]
-        for variant in reproduction.variants
-    ]
+    panels, variants = reproduction.panels, reproduction.variants
+    rows = [[variant, *(_format_cell(reproduction, panel, variant) for panel in panels)] for variant in variants]
     return TextTable(["method", *panels], rows)
 
 
@@ -136,15 +130,9 @@ def _threshold_table(reproduction: Reproduction) -> TextTable:
 def _format_rates(cell: CellResult, kappa: float, limit: str) -> str:
     rates = [own[kappa, limit] for own in cell.threshold_rates]
     ours = [100 * fmean(rate.true_positive for rate in rates), 100 * fmean(rate.false_positive for rate in rates)]
-    paper = _paper_rates(cell.paper, kappa, limit)
+    row = (cell.paper or {}).get(f"lambda={limit}", {})
+    paper = row.get(f"{kappa:.1f}", row.get("0.6-0.8", []))  # the paper gives one pair for κ from 0.6 to 0.8
     return " / ".join(f"{value:.3g}" for value in ours) + _brackets(" / ".join(f"{value:g}" for value in paper))
-
-
-def _paper_rates(paper: Any, kappa: float, limit: str) -> Sequence[float]:
-    """Return the paper's rates; it gives one pair for κ from 0.6 to 0.8."""
-    row = (paper or {}).get(f"lambda={limit}", {})
-    found: Sequence[float] = row.get(f"{kappa:.1f}", row.get("0.6-0.8", []))
-    return found
 
 
 def _column_name(reproduction: Reproduction, cell: CellResult) -> str:

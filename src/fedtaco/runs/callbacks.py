@@ -1,8 +1,7 @@
 """Callbacks: the progress bar, and trackers such as TensorBoard, follow runs through them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +35,12 @@ class CallbackList(Callback):
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = callbacks
 
-    def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
+    def _call(self, event: str, *details: Any) -> None:
         for callback in self.callbacks:
-            callback.on_run_begin(config, folder, engine)
+            getattr(callback, event)(*details)
 
-    def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
-        for callback in self.callbacks:
-            callback.on_round_end(config, record)
-
-    def on_run_end(self, config: ExperimentConfig, summary: Mapping[str, Any]) -> None:
-        for callback in self.callbacks:
-            callback.on_run_end(config, summary)
-
-    def on_run_skipped(self, config: ExperimentConfig) -> None:
-        for callback in self.callbacks:
-            callback.on_run_skipped(config)
-
-    def on_timing_turn(self, done: int, turns: int) -> None:
-        for callback in self.callbacks:
-            callback.on_timing_turn(done, turns)
+    on_run_begin = partialmethod(_call, "on_run_begin")
+    on_round_end = partialmethod(_call, "on_round_end")
+    on_run_end = partialmethod(_call, "on_run_end")
+    on_run_skipped = partialmethod(_call, "on_run_skipped")
+    on_timing_turn = partialmethod(_call, "on_timing_turn")

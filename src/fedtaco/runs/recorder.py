@@ -1,7 +1,5 @@
 """The records of a run, on this machine or on Flower: history, run folder, checkpoints, models and summary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic

@@ -1,7 +1,5 @@
 """Versions of the software that made a run: results may depend on them to the last bit."""
 
-from __future__ import annotations
-
 import platform
 import warnings
 from typing import Any

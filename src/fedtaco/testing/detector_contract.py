@@ -1,18 +1,20 @@
 """The contract of detectors: one function per rule, whose docstring says what must hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import torch
 
 from fedtaco.data import TensorSamples
-from fedtaco.methods import Scaffold, Taco
+from fedtaco.errors import RunStopped
+from fedtaco.methods import Taco
 from fedtaco.server import FinishedRound, RunState
+from fedtaco.testing.checks import assert_same, run_checks
 from fedtaco.testing.engines import ReversedEngine, through_bytes
-from fedtaco.testing.method_contract import assert_same
-from fedtaco.testing.small import CLIENTS, ROUNDS, make_simulator, run_rounds, skewed_clients
-from fedtaco.trust import AdversarialClients, Detector, parse_behaviour
+from fedtaco.testing.small import CLIENTS, make_simulator, skewed_clients
+from fedtaco.trust import AdversarialClients, Detector
+from fedtaco.trust.behaviours.freeloaders import Zero
 
 RECORD = ("strikes", "seen", "expelled")
 
@@ -25,24 +27,16 @@ def check_detector(detector: Detector) -> None:
     AssertionError
         With a sentence about the first rule that the detector breaks.
     """
-    for check in DETECTOR_CONTRACT:
-        try:
-            check(detector)
-        except AssertionError:
-            raise
-        except Exception as error:
-            rule = check.__name__.replace("_", " ")
-            raise AssertionError(f"{detector.name} fails '{rule}' with {type(error).__name__}: {error}") from error
+    run_checks(DETECTOR_CONTRACT, detector)
 
 
 def memory_is_plain_data(detector: Detector) -> None:
     """The memory is named tensors with ``strikes``, ``seen`` and ``expelled`` per client, and keeps its names."""
-    simulator = make_simulator(Taco(), detector=detector)
-    before = simulator.initial_state().trust
+    before = make_simulator(Taco(), detector=detector).initial_state().trust
     for name in RECORD:
         assert name in before, f"{detector.name}: initial_memory has no '{name}'"
         assert before[name].shape == (CLIENTS,), f"{detector.name}: '{name}' needs one entry per client"
-    for finished in run_rounds(simulator, simulator.initial_state()):
+    for finished in _rounds(detector):
         after = finished.state.trust
         assert set(after) == set(before), f"{detector.name}: the memory's names change from round to round"
 
@@ -56,18 +50,17 @@ def runs_are_reproducible(detector: Detector) -> None:
 
 def decisions_survive_saving(detector: Detector) -> None:
     """A run that is stopped, saved as bytes, loaded and continued decides as an uninterrupted one."""
-    simulator = make_simulator(Scaffold(), detector=detector)
-    unbroken = run_rounds(simulator, simulator.initial_state())
-    halfway = unbroken[ROUNDS // 2 - 1].state
-    loaded = RunState(halfway.round, halfway.server, halfway.buffers, halfway.memories, through_bytes(halfway.trust))
-    resumed = run_rounds(make_simulator(Scaffold(), detector=detector), loaded)
-    _assert_same_decisions(unbroken[ROUNDS // 2 :], resumed, f"{detector.name}: a resumed run differs")
+    first, *rest = _rounds(detector)
+    state = first.state
+    loaded = RunState(state.round, state.server, state.buffers, state.memories, through_bytes(state.trust))
+    _assert_same_decisions(rest, _rounds(detector, loaded), f"{detector.name}: a resumed run differs")
 
 
 def expelled_clients_stay_out(detector: Detector) -> None:
     """A client that was expelled is never asked again, and what is dropped has a reason."""
     expelled: set[int] = set()
-    for finished in _rounds(detector, freeloaders="zero"):
+    freeloaders = AdversarialClients(frozenset({1}), Zero(), seed=0)
+    for finished in _rounds(detector, adversaries=freeloaders):
         asked = {record.client for record in finished.clients}
         assert not asked & expelled, f"{detector.name}: an expelled client was asked again"
         for decision in finished.record.decisions:
@@ -90,7 +83,8 @@ def broken_uploads_are_never_judged(detector: Detector) -> None:
     clients[2] = TensorSamples(torch.full_like(clients[2].x, torch.nan), clients[2].y)
     for finished in _rounds(detector, clients=clients):
         assert 2 in finished.record.dropped, f"{detector.name}: a broken upload was used"
-        assert finished.clients[2].scores == {}, f"{detector.name}: a broken upload was judged"
+        (broken,) = (record for record in finished.clients if record.client == 2)
+        assert broken.scores == {}, f"{detector.name}: a broken upload was judged"
 
 
 DETECTOR_CONTRACT: tuple[Callable[[Detector], None], ...] = (
@@ -103,13 +97,13 @@ DETECTOR_CONTRACT: tuple[Callable[[Detector], None], ...] = (
 )
 
 
-def _rounds(detector: Detector, freeloaders: str | None = None, **options: object) -> list[FinishedRound]:
-    adversaries = None
-    if freeloaders is not None:
-        adversaries = AdversarialClients(frozenset({1}), parse_behaviour(freeloaders), seed=0)
-    given: dict[str, object] = {"detector": detector, "adversaries": adversaries, **options}
-    simulator = make_simulator(Taco(), **given)  # type: ignore[arg-type]  # passed through
-    return run_rounds(simulator, simulator.initial_state())
+def _rounds(detector: Detector, state: RunState | None = None, **options: Any) -> list[FinishedRound]:
+    """Return the rounds of a run, up to one in which no client is left."""
+    simulator, finished_rounds = make_simulator(Taco(), detector=detector, **options), []
+    with suppress(RunStopped):
+        for finished in simulator.rounds(state or simulator.initial_state()):
+            finished_rounds.append(finished)
+    return finished_rounds
 
 
 def _assert_same_decisions(first: list[FinishedRound], second: list[FinishedRound], complaint: str) -> None:

@@ -1,9 +1,7 @@
 """Engines that try a method: in another order, over a wire, and counting what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from safetensors.torch import load as from_bytes
@@ -28,17 +26,11 @@ class ReversedEngine(SerialEngine):
 class WireEngine(SerialEngine):
     """Sends every message through bytes."""
 
-    def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
+    def run_client(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
         sent = instructions.broadcast
         start = through_bytes({"start": sent.start})["start"]
         broadcast = Broadcast(start, through_bytes(sent.vectors), through_bytes(sent.scalars))
-        runner = _WireRunner(self.runner.model, self.runner.clients, self.runner.config)
-        return SerialEngine(runner).run(method, replace(instructions, broadcast=broadcast), jobs)
-
-
-class _WireRunner(ClientRunner):
-    def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
-        result = super().run(method, instructions, job)
+        result = super().run_client(method, replace(instructions, broadcast=broadcast), job)
         return replace(result, upload=through_bytes(result.upload))
 
 
@@ -62,7 +54,7 @@ class CostCounter:
 
     def engine(self, runner: ClientRunner) -> SerialEngine:
         """Return an engine that counts messages and memory."""
-        return _CountingEngine(_CountingRunner(runner.model, runner.clients, runner.config, self), self)
+        return _CountingEngine(runner, self)
 
 
 @dataclass(frozen=True)
@@ -74,13 +66,8 @@ class _CountingEngine(SerialEngine):
         self.counter.scalars_down += len(instructions.broadcast.scalars)
         return super().run(method, instructions, jobs)
 
-
-@dataclass(frozen=True)
-class _CountingRunner(ClientRunner):
-    counter: CostCounter = field(default_factory=CostCounter)
-
-    def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
-        result = super().run(method, instructions, job)
+    def run_client(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
+        result = super().run_client(method, instructions, job)
         self.counter.bytes_up += sum(tensor.nbytes for tensor in result.upload.values())
         size = instructions.broadcast.start.numel()
         self.counter.vectors_kept += sum(tensor.numel() == size for tensor in result.memory.values())

@@ -1,7 +1,5 @@
 """The contract of methods: one function per rule, whose docstring says what must hold."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable
 
@@ -11,6 +9,7 @@ from torch import Tensor
 from fedtaco.data import TensorSamples
 from fedtaco.methods import Broadcast, LocalContext, Method, NamedTensors, ServerState
 from fedtaco.server import RunState
+from fedtaco.testing.checks import assert_same, named_tensors, run_checks
 from fedtaco.testing.engines import CostCounter, ReversedEngine, WireEngine, through_bytes
 from fedtaco.testing.small import (
     CLIENTS,
@@ -34,14 +33,7 @@ def check_method(method: Method) -> None:
     AssertionError
         With a sentence about the first rule that the method breaks.
     """
-    for check in METHOD_CONTRACT:
-        try:
-            check(method)
-        except AssertionError:
-            raise
-        except Exception as error:
-            rule = check.__name__.replace("_", " ")
-            raise AssertionError(f"{method.name} fails '{rule}' with {type(error).__name__}: {error}") from error
+    run_checks(METHOD_CONTRACT, method)
 
 
 def hooks_are_well_formed(method: Method) -> None:
@@ -53,10 +45,10 @@ def hooks_are_well_formed(method: Method) -> None:
     simulator = make_simulator(method)
     server = simulator.initial_state().server
     declared = method.client_memory(server.weights, constants())
-    for whose, memory in (("server_memory", server.memory), ("client_memory", declared)):
+    for hook, memory in (("server_memory", server.memory), ("client_memory", declared)):
         for name, value in memory.items():
             kind = type(value).__name__
-            assert isinstance(value, Tensor), f"{method.name}: {whose} gives '{name}' as {kind}, not as a tensor"
+            assert isinstance(value, Tensor), f"{method.name}: {hook} returns '{name}' as {kind}, not as a tensor"
     if method.surveys:
         return
     sent = method.broadcast(server, torch.arange(CLIENTS))
@@ -249,20 +241,10 @@ def _run_by_hand(
     return method.finish(local.start - x, local)
 
 
-def assert_same(first: RunState, second: RunState, complaint: str) -> None:
-    for (name, one), (_, other) in zip(_named(first), _named(second), strict=True):
-        assert torch.allclose(one, other, rtol=0, atol=0, equal_nan=True), f"{complaint} ('{name}')"
-
-
 def _close(first: Tensor, second: Tensor, complaint: str) -> None:
     assert torch.allclose(first, second, rtol=1e-9, atol=1e-12), complaint
 
 
 def _finite(method: Method, state: RunState) -> None:
-    for name, tensor in _named(state):
+    for name, tensor in named_tensors(state):
         assert torch.isfinite(tensor).all(), f"{method.name}: '{name}' is not finite"
-
-
-def _named(state: RunState) -> list[tuple[str, Tensor]]:
-    own = {f"client {i}: {name}": t for i, memory in sorted(state.memories.items()) for name, t in memory.items()}
-    return [("weights", state.server.weights), *sorted(state.server.memory.items()), *own.items()]

@@ -1,7 +1,5 @@
 """A small federation to check methods on: clients with skewed labels, a linear model in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +14,7 @@ from fedtaco.methods import Constants, Method
 from fedtaco.models import FlatModel, Loss
 from fedtaco.server import FinishedRound, RunState
 from fedtaco.simulator import Simulator
-from fedtaco.trust import AdversarialClients, Detector
+from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector
 
 CLIENTS, FEATURES, CLASSES, SAMPLES = 5, 4, 3, 12
 ROUNDS, STEPS, LOCAL_LR = 4, 3, 0.1
@@ -52,7 +50,7 @@ def make_simulator(
     weighting: str = "uniform",
     steps: Sequence[int] | None = None,
     detector: Detector | None = None,
-    adversaries: AdversarialClients | None = None,
+    adversaries: AdversarialClients = NO_ADVERSARIES,
 ) -> Simulator:
     """Return a simulator of the small federation."""
     own = skewed_clients() if clients is None else list(clients)

@@ -1,7 +1,7 @@
 """Trust: which uploads are used, which clients stay, and how simulated clients misbehave."""
 
 from fedtaco.registry import Registry
-from fedtaco.trust.adversaries import AdversarialClients, choose_clients
+from fedtaco.trust.adversaries import NO_ADVERSARIES, AdversarialClients, choose_clients
 from fedtaco.trust.base import Detector, DetectorInput, Off, Verdict
 from fedtaco.trust.behaviours import BEHAVIOURS, Behaviour, parse_behaviour
 from fedtaco.trust.guard import Guard
@@ -14,6 +14,7 @@ DETECTORS: Registry[Detector] = Registry(Detector, [Off, PaperDetector, Guard])
 __all__ = [
     "BEHAVIOURS",
     "DETECTORS",
+    "NO_ADVERSARIES",
     "AdversarialClients",
     "Behaviour",
     "Detector",

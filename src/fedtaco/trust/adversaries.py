@@ -1,7 +1,5 @@
 """Which simulated clients misbehave, and what they remember of earlier rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +18,11 @@ class AdversarialClients:
     clients: frozenset[int]
     behaviour: Behaviour
     seed: int
+
+    @property
+    def never_training(self) -> frozenset[int]:
+        """The clients whose samples no round uses."""
+        return frozenset() if self.behaviour.ever_trains else self.clients
 
     def forge(self, client: int, round_number: int, start: Tensor, memory: NamedTensors) -> Tensor:
         """Return the update that a freeloader sends."""
@@ -47,6 +50,10 @@ class AdversarialClients:
             round=round_number,
             rng=generator(self.seed, "behaviour", client, round_number),
         )
+
+
+NO_ADVERSARIES = AdversarialClients(frozenset(), Behaviour(), seed=0)
+"""All clients are honest."""
 
 
 def choose_clients(count: int, groups: Sequence[str], seed: int) -> list[int]:

@@ -1,7 +1,5 @@
 """The contract of detectors: judge the uploads of a round before they are aggregated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The paper's detector (Eq. 10 and Algorithm 2): expel a client whose α_i reached κ in λ rounds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

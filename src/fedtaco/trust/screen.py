@@ -1,7 +1,5 @@
 """Screening of uploads: one that is not finite is dropped and never stops the run."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

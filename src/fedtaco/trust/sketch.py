@@ -3,8 +3,6 @@
 Sketching is linear: the sketch of a sum of vectors is the sum of their sketches.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import torch

@@ -1,13 +1,10 @@
 """Partitions: the assignment of training samples to clients, each sample to exactly one client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from fedtaco.data.partitions.base import Indices, Labels, Partition, label_counts
+from fedtaco.data.partitions.base import Indices, Labels, Partition, Users, label_counts
 from fedtaco.data.partitions.flower import flower
 from fedtaco.data.partitions.groups import label_groups
 from fedtaco.data.partitions.natural import natural
@@ -57,9 +54,7 @@ def check_partition(spec: str) -> None:
         raise unknown("partition", spec, PARTITIONS)
 
 
-def partition(
-    spec: str, labels: Labels, clients: int, seed: int, users: npt.NDArray[np.int32] | None = None
-) -> Partition:
+def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users | None = None) -> Partition:
     """Assign samples to clients.
 
     Parameters
@@ -118,4 +113,4 @@ def partition(
     return result
 
 
-__all__ = ["PARTITIONS", "Indices", "Labels", "Partition", "check_partition", "label_counts", "partition"]
+__all__ = ["Indices", "Partition", "check_partition", "label_counts", "partition"]

@@ -1,7 +1,5 @@
 """What all partitions share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +8,8 @@ import numpy.typing as npt
 
 Labels = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
+Users = npt.NDArray[np.int32]
+"""User to whom each sample belongs."""
 
 
 @dataclass(frozen=True)

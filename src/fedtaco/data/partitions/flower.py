@@ -1,7 +1,5 @@
 """Partitioners of flwr-datasets by class name: ``flwr:PathologicalPartitioner,num_classes_per_partition=2``."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import warnings

@@ -1,7 +1,5 @@
 """The label groups of the TACO paper."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,17 +1,14 @@
 """Natural partitions: samples stay with the user (writer, role) they came from."""
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np
-import numpy.typing as npt
 
-from fedtaco.data.partitions.base import Partition
+from fedtaco.data.partitions.base import Partition, Users
 from fedtaco.errors import InvalidInput
 
 
-def natural(users: npt.NDArray[np.int32] | None, clients: int) -> Partition:
+def natural(users: Users | None, clients: int) -> Partition:
     """Distribute whole users over the clients so that clients hold similar numbers of samples.
 
     Users are assigned in order of decreasing size, each to the client with the fewest samples so far.

@@ -1,7 +1,5 @@
 """Random partitions: Dirichlet label skew, shards, quantity skew, and IID."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

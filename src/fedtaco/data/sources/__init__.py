@@ -1,6 +1,6 @@
-"""The datasets, one file each. A new dataset is a new file in this folder and a new entry in :data:`SOURCES`."""
+"""The datasets, one file per family. A new dataset is a new file in this folder and a new entry in :data:`SOURCES`."""
 
-from fedtaco.data.sources import adult, cifar10, cifar100, digits, femnist, fmnist, mnist, shakespeare, svhn
+from fedtaco.data.sources import adult, cifar, digits, femnist, mnist, shakespeare, svhn
 from fedtaco.data.sources.base import DatasetInfo, Source
 from fedtaco.errors import unknown
 
@@ -9,21 +9,18 @@ SOURCES: dict[str, Source] = {
     for source in (
         digits.DIGITS,
         mnist.MNIST,
-        fmnist.FASHION_MNIST,
+        mnist.FASHION_MNIST,
         femnist.FEMNIST,
         femnist.FEMNIST_DIGITS,
         svhn.SVHN,
-        cifar10.CIFAR10,
-        cifar100.CIFAR100,
+        cifar.CIFAR10,
+        cifar.CIFAR100,
         adult.ADULT,
         adult.ADULT_STANDARDIZED,
         shakespeare.SHAKESPEARE,
     )
 }
 """All datasets by name, in the order in which they are listed."""
-
-DATASETS: dict[str, DatasetInfo] = {name: source.info for name, source in SOURCES.items()}
-"""The facts of all datasets by name."""
 
 
 def find_source(name: str) -> Source:

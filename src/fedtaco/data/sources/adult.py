@@ -2,7 +2,6 @@
 
 import csv
 import io
-import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtaco.data.sources.base import DatasetInfo, Progress, RawDataset, RawSplit, Source, damaged_file, fetch_error
+from fedtaco.records.files import replacing
 
 Features = npt.NDArray[Any]
 Table = dict[str, npt.NDArray[Any]]
@@ -49,14 +49,11 @@ class Adult(Source):
             files = {name: archive.read(name) for name in self.info.files}
         except Exception as error:  # a damaged archive may raise almost anything
             raise fetch_error("Adult", address, error) from error
-        root.mkdir(parents=True, exist_ok=True)
         target = root / self.info.folders[0]
-        with tempfile.TemporaryDirectory(dir=root) as temporary:
-            for name, content in files.items():
-                (Path(temporary) / name).write_bytes(content)
-            target.mkdir(exist_ok=True)
-            for name in files:
-                (Path(temporary) / name).replace(target / name)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            with replacing(target / name) as temporary:
+                temporary.write_bytes(content)
         return target
 
 
@@ -119,7 +116,7 @@ _INFO = DatasetInfo(
     licence="CC BY 4.0",
     citation="Becker and Kohavi, Adult, UCI Machine Learning Repository, 1996",
 )
-_STANDARDIZED = replace(_INFO, name="adult:standardized", title="Adult, 108 standardised features", shape=(108,))
+_STANDARDIZED_INFO = replace(_INFO, name="adult:standardized", title="Adult, 108 standardised features", shape=(108,))
 
 ADULT = Adult(_INFO, binary_features)
-ADULT_STANDARDIZED = Adult(_STANDARDIZED, standardized_features)
+ADULT_STANDARDIZED = Adult(_STANDARDIZED_INFO, standardized_features)

@@ -1,7 +1,7 @@
 """FEMNIST of LEAF: handwritten characters by writer, 28 × 28 grey pixels; all 62 classes or the ten digits."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,15 @@ from fedtaco.data.sources.images import ImageSource
 from fedtaco.data.sources.leaf import read_leaf, split_by_user
 
 
+@dataclass(frozen=True)
 class Femnist(ImageSource):
-    """All classes: digits, upper-case letters and lower-case letters."""
+    """Digits, upper-case letters and lower-case letters, or only the digits, which are the first ten classes."""
+
+    digits_only: bool = False
 
     def select(self, split: RawSplit) -> RawSplit:
         """Return the samples that belong to this variant."""
-        return split
+        return split.select(split.y < 10) if self.digits_only else split
 
     def read(self, folder: Path) -> RawDataset:
         whole = read_leaf(folder, encode_pixels)
@@ -25,13 +28,6 @@ class Femnist(ImageSource):
 
     def combine_hub_splits(self, splits: Sequence[RawSplit]) -> RawDataset:
         return split_by_user(self.select(splits[0]))
-
-
-class FemnistDigits(Femnist):
-    """The first ten classes."""
-
-    def select(self, split: RawSplit) -> RawSplit:
-        return split.select(split.y < 10)
 
 
 def encode_pixels(inputs: list[Any], targets: list[Any]) -> tuple[Array, Array]:
@@ -56,4 +52,4 @@ _DIGITS_INFO = replace(_INFO, name="femnist:digits", title="FEMNIST, the 10 digi
 _COLUMNS = HubColumns("image", "character", "writer_id", splits=("train",))
 
 FEMNIST = Femnist(_INFO, _COLUMNS)
-FEMNIST_DIGITS = FemnistDigits(_DIGITS_INFO, _COLUMNS)
+FEMNIST_DIGITS = Femnist(_DIGITS_INFO, _COLUMNS, digits_only=True)

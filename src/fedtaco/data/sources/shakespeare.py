@@ -26,27 +26,23 @@ class Shakespeare(HubSource):
     """Windows of text by role, encoded as positions in the alphabet."""
 
     def read(self, folder: Path) -> RawDataset:
-        return read_leaf(folder, encode_text)
+        return read_leaf(folder, self.encode_hub)  # LEAF's files and the hub hold the same strings
 
     def prepare(self, facts: Facts) -> Prepare:
         return Tensor.long
 
     def encode_hub(self, inputs: list[Any], targets: list[Any]) -> tuple[Array, Array]:
-        return encode_text(inputs, targets)
+        """Encode strings of equal length, and the character after each, as positions in the alphabet."""
+        text, width = "".join([*inputs, *targets]), len(inputs[0])
+        if unknown := set(text) - set(ALPHABET):
+            raise InvalidInput(f"The text contains {min(unknown)!r}, which is not one of LEAF's 80 characters.")
+        if any(len(window) != width for window in inputs):
+            raise InvalidInput(f"The windows of text differ in length; each must have {width} characters.")
+        codes = _CODES[np.frombuffer(text.encode("latin-1"), np.uint8)]
+        return codes[: len(inputs) * width].reshape(len(inputs), width), codes[len(inputs) * width :]
 
     def combine_hub_splits(self, splits: Sequence[RawSplit]) -> RawDataset:
         return split_by_user(splits[0], gap=WINDOW)
-
-
-def encode_text(inputs: list[str], targets: list[str]) -> tuple[Array, Array]:
-    """Encode strings of equal length, and the character after each, as positions in the alphabet."""
-    text, width = "".join([*inputs, *targets]), len(inputs[0])
-    if unknown := set(text) - set(ALPHABET):
-        raise InvalidInput(f"The text contains {min(unknown)!r}, which is not one of LEAF's 80 characters.")
-    if any(len(window) != width for window in inputs):
-        raise InvalidInput(f"The windows of text differ in length; each must have {width} characters.")
-    codes = _CODES[np.frombuffer(text.encode("latin-1"), np.uint8)]
-    return codes[: len(inputs) * width].reshape(len(inputs), width), codes[len(inputs) * width :]
 
 
 SHAKESPEARE = Shakespeare(

@@ -1,7 +1,5 @@
 """What misbehaving clients do: freeloaders, and the usual attackers for contrast."""
 
-from __future__ import annotations
-
 from fedtaco.registry import Registry
 from fedtaco.trust.behaviours.attackers import Gaussian, LabelFlip, SignFlip
 from fedtaco.trust.behaviours.base import Behaviour, ClientView, Freeloader, parse_options

@@ -1,7 +1,5 @@
 """Attackers, for contrast with freeloaders: clients that train and spoil what they send."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

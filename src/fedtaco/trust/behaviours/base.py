@@ -1,7 +1,5 @@
 """The contract of client behaviours: how simulated clients deviate from honest training."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -52,9 +50,11 @@ class ClientView:
 
 @dataclass(frozen=True)
 class Behaviour(Configurable):
-    """Base of behaviours. An attacker trains, on samples or with an upload that it changes."""
+    """Honest training, and the base of behaviours. An attacker changes its samples or its upload."""
 
     kind: ClassVar[str] = "behaviour"
+    name: ClassVar[str] = "honest"
+    summary: ClassVar[str] = "trains as it is asked"
 
     @property
     def ever_trains(self) -> bool:

@@ -1,7 +1,5 @@
 """Freeloaders: clients that never train and forge an upload from what they received."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

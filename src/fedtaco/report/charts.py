@@ -1,0 +1,104 @@
+"""What page.js draws: accuracy curves of each method, label maps of the partitions and heat maps of the runs."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedtaco.report.heatmap import ColumnBins, Floats, rounded
+from fedtaco.report.method_runs import MethodRuns
+from fedtaco.report.run_reader import MEASURES, RunData
+
+POINTS = 500
+"""Maximum number of points of a curve."""
+
+
+def is_timed(method: MethodRuns) -> bool:
+    """Return whether seconds were measured in every round of every run."""
+    return all(run.rounds and np.isfinite(run.seconds).all() for run in method.runs)
+
+
+def build_curves(method: MethodRuns) -> dict[str, Any]:
+    """Return a curve for each accuracy that was measured.
+
+    Each has the mean, lowest and highest accuracy over the seeds that reached a round, by round and,
+    if measured, by client seconds.
+    """
+    seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
+    curves = {}
+    for measure in MEASURES:
+        columns = [run.measures[measure] for run in method.runs]
+        mean = over_seeds(np.nanmean, columns)
+        known = np.flatnonzero(np.isfinite(mean))
+        if len(known) == 0:
+            continue
+        points = known[np.unique(np.linspace(0, len(known) - 1, POINTS).round().astype(int))]
+        low, high = (over_seeds(function, columns) for function in (np.nanmin, np.nanmax))
+        curves[measure] = {
+            "rounds": (points + 1).tolist(),
+            "seconds": None if seconds is None else rounded(seconds[points]),
+            "mean": rounded(mean[points]),
+            "low": rounded(low[points]),
+            "high": rounded(high[points]),
+            "seeds": [sum(len(column) > point for column in columns) for point in points.tolist()],
+        }
+    return curves
+
+
+def over_seeds(function: Callable[..., Floats], columns: Sequence[Floats]) -> Floats:
+    """Reduce columns of unequal lengths to one number per round; nan if no seed has a value."""
+    table = np.full((len(columns), max(map(len, columns))), np.nan)
+    for row, column in zip(table, columns, strict=True):
+        row[: len(column)] = column
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return function(table, axis=0)
+
+
+def build_partitions(runs: Sequence[RunData]) -> tuple[list[dict[str, Any]], dict[RunData, int]]:
+    """Return the label map of each distinct partition, and the index of each run's partition."""
+    keys = [(run.partition.label_counts.tobytes(), tuple(run.partition.groups or ())) for run in runs]
+    distinct = list(dict.fromkeys(keys))
+    maps = [_label_map(runs[keys.index(key)]) for key in distinct]
+    return maps, {run: distinct.index(key) for run, key in zip(runs, keys, strict=True)}
+
+
+def _label_map(run: RunData) -> dict[str, Any]:
+    rows, counts = run.heat.rows, run.partition.label_counts
+    labels = ColumnBins(counts.shape[1], run.heat.columns.limit)
+    means = np.add.reduceat(rows.average(counts), labels.starts, axis=1)
+    return {
+        "name": f"{run.config['partition']}, {len(counts):,} clients, seed {run.seed}",
+        "clients": len(counts),
+        "rows": rows.names,
+        "groups": rows.groups,
+        "labels": labels.names(first=0),
+        "counts": [rounded(row) for row in means],
+    }
+
+
+def build_client_map(index: int, method: MethodRuns, run: RunData, partition: int) -> dict[str, Any]:
+    """Return the heat maps of one run.
+
+    Parameters
+    ----------
+    index
+        Index of the method.
+    method, run
+        The run, and the method to which it belongs.
+    partition
+        Index of the run's partition.
+    """
+    row_of = run.heat.rows.of_client
+    return {
+        "method": index,
+        "name": method.seed_name(run),
+        "partition": partition,
+        "rounds": run.rounds,
+        "columns": run.heat.columns.names(first=1),
+        "width": run.heat.columns.width,
+        "values": run.heat.values(),
+        "expelled": sorted({int(row_of[client]) for client in run.heat.expelled}),
+        "freeloaders": sorted({int(row_of[client]) for client in run.partition.freeloaders}),
+    }

@@ -1,0 +1,1 @@
+"""Runs: settings, records and results of a run, for the simulator and Flower alike."""

@@ -1,0 +1,210 @@
+"""Every setting of a run, declared once: type, default, valid values, help, and whether Flower's nodes receive it.
+
+The command line, the keyword arguments of :func:`fedtaco.train`, :func:`fedtaco.run` and
+:class:`fedtaco.flower.FedStrategy`, validation, and the wire format follow these declarations. Nothing here
+imports torch, so that ``fedtaco --help`` answers at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+
+from fedtaco.errors import InvalidInput, unknown
+from fedtaco.parameters import Domain, ParameterValue
+
+EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "Where results go"
+"""Panels of the command line's help."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is declared of a setting besides its type."""
+
+    default: Any
+    """The value if none is given."""
+    domain: Domain
+    panel: str
+    by_dataset: bool
+    """Whether experiments take the default from the dataset (``experiment/defaults.py``)."""
+    on_wire: bool
+    """Whether Flower's nodes receive it."""
+
+
+def setting(
+    default: Any, meaning: str, panel: str = TRAINING, by_dataset: bool = False, on_wire: bool = False, **domain: Any
+) -> Setting:
+    """Declare a setting inside ``Annotated``; ``domain`` limits its values as in :func:`fedtaco.parameter`."""
+    return Setting(default, Domain(meaning, **domain), panel, by_dataset, on_wire)
+
+
+what_is_run = partial(setting, panel=EXPERIMENT)
+where_results_go = partial(setting, panel=OUTPUT)
+
+
+class SharedSettings(TypedDict, total=False):
+    """Settings of the simulator and of Flower."""
+
+    batch_size: Annotated[int, setting(64, "Samples in a local step.", low=1, on_wire=True)]
+    local_lr: Annotated[
+        float, setting(0.01, "Local learning rate, η_l.", low=0, high=1e30, by_dataset=True, on_wire=True)
+    ]
+    server_lr: Annotated[
+        float | None,
+        setting(None, "Server learning rate, η_g; K·η_l by default: the plain mean.", low=0, high=1e30, on_wire=True),
+    ]
+    seed: Annotated[
+        int, setting(0, "Seed of everything random; the first of --seeds.", low=0, high=2**63 - 1, on_wire=True)
+    ]
+
+
+class TrainSettings(SharedSettings, total=False):
+    """Settings of :func:`fedtaco.train`, besides rounds and local steps."""
+
+    weighting: Annotated[
+        str,
+        setting("uniform", "Weight of an upload: uniform, or by the client's samples.", choices=("uniform", "samples")),
+    ]
+    participation: Annotated[float, setting(1.0, "Fraction of the clients in a round.", low=0, open_low=True, high=1)]
+    detector: Annotated[
+        str,
+        what_is_run(
+            "off",
+            "Freeloader detection: off; guard, which drops uploads without anything new and expels clients that keep "
+            "sending them; paper, TACO's rule, which expels clients whose α reached paper.kappa (0.6) in "
+            "paper.max_strikes rounds (a fifth of all), and honest ones too if data are even; or your own as "
+            "package.module:Class.",
+        ),
+    ]
+    engine: Annotated[
+        str,
+        setting(
+            "auto",
+            "How clients are run: serial (one by one, exact seconds), pool (on all cores, the same bits), batched "
+            "(many in one computation), or auto, which chooses by a fixed rule and says so.",
+            choices=("auto", "serial", "pool", "batched"),
+        ),
+    ]
+    device: Annotated[str, setting("cpu", "Where models compute: cpu, cuda, mps, or auto, an accelerator if any.")]
+
+
+class RunSettings(TrainSettings, total=False):
+    """Settings of :func:`fedtaco.run`, besides the method."""
+
+    dataset: Annotated[
+        str, what_is_run("digits", "Dataset by name, as 'fedtaco data list' shows; other defaults depend on it.")
+    ]
+    model: Annotated[
+        str, what_is_run(None, "mlp, mlp:64-32, cnn, resnet18, resnet18:batchnorm or lstm.", by_dataset=True)
+    ]
+    clients: Annotated[int, what_is_run(20, "Number of clients, N.", low=1, on_wire=True)]
+    partition: Annotated[
+        str,
+        what_is_run(
+            None,
+            "Which client holds which samples: groups, dirichlet:0.5, dirichlet-client:0.5, shards:2, quantity:0.5, "
+            "iid, natural, or flwr:ClassName of flwr-datasets.",
+            by_dataset=True,
+        ),
+    ]
+    freeloaders: Annotated[
+        int, what_is_run(0, "Number of clients that misbehave; the seed chooses them evenly from all groups.", low=0)
+    ]
+    behaviour: Annotated[
+        str | None,
+        what_is_run(
+            None,
+            "What they do: replay (send the last global move; the default), replay-scaled:0.3, replay-noise:0.5, zero, "
+            "disguised, random, each also with :late (honest for a third of the rounds) or :intermittent (every other "
+            "round); or attack: sign-flip, label-flip, gaussian; or your own as package.module:Class.",
+        ),
+    ]
+    parameters: Annotated[
+        Mapping[str, ParameterValue],
+        what_is_run({}, "A parameter, such as taco.gamma=0.02; may be repeated. 'fedtaco methods' lists them."),
+    ]
+    target: Annotated[
+        float,
+        what_is_run(None, "Test accuracy for rounds-to-accuracy.", low=0, open_low=True, high=1, by_dataset=True),
+    ]
+    validation: Annotated[
+        float, what_is_run(0.0, "Fraction of every client's samples to hold out.", low=0, high=1, open_high=True)
+    ]
+    rounds: Annotated[int, setting(None, "Communication rounds, T.", low=1, by_dataset=True, on_wire=True)]
+    local_steps: Annotated[
+        int, setting(None, "Local steps of a client in a round, K.", low=1, by_dataset=True, on_wire=True)
+    ]
+
+
+class ExperimentConfig(RunSettings, total=False):
+    """All settings of one run; :func:`fedtaco.experiment.config.resolve_config` makes a complete and checked one."""
+
+    method: Annotated[str, what_is_run("taco", "A method by name, or your own as package.module:Class.")]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How runs are done; none of this changes a result."""
+
+    resume: Annotated[bool, where_results_go(False, "Continue what the folder holds.")] = False
+    overwrite: Annotated[bool, where_results_go(False, "Replace what the folder holds.")] = False
+    data_dir: Annotated[
+        str | Path | None,
+        what_is_run(None, "Where datasets are; by default FEDTACO_DATA, or the user's cache folder."),
+    ] = None
+    workers: Annotated[int | None, setting(None, "Processes of the engines pool and batched; one per core.")] = None
+
+    def __post_init__(self) -> None:
+        if self.resume and self.overwrite:
+            raise InvalidInput("Either continue a run (resume) or replace it (overwrite), not both.")
+
+
+def declared(kind: Any) -> dict[str, tuple[Any, Setting]]:
+    """Return the type and declaration of each setting of a TypedDict, in the order of the command line's help.
+
+    >>> declared(TrainSettings)["batch_size"][1].default
+    64
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    names: list[str] = []
+    for base in (SharedSettings, TrainSettings, RunSettings, ExperimentConfig):
+        names = [name for name in base.__annotations__ if name in hints and name not in names] + names
+    names = [name for name in hints if name not in names] + names
+    return {name: get_args(hints[name]) for name in names}
+
+
+def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all settings of a TypedDict, checked, with defaults for those that are missing or ``None``.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting does not exist or its value is not valid.
+    """
+    known = declared(kind)
+    for name in given:
+        if name not in known:
+            raise unknown("setting", name, known)
+    values = {}
+    for name, (hint, declaration) in known.items():
+        value = given.get(name)
+        values[name] = declaration.default if value is None else _check(name, hint, declaration.domain, value)
+    return values
+
+
+def _check(name: str, hint: Any, domain: Domain, value: Any) -> Any:
+    kinds = set(get_args(hint) if isinstance(hint, UnionType) else (hint,)) - {NoneType}
+    if kinds & {int, float}:
+        domain = replace(domain, whole=int in kinds)
+        is_valid, expected = domain.admits(value), domain.describe()
+    elif domain.choices:
+        is_valid, expected = domain.admits(value), domain.describe()
+    else:
+        is_valid, expected = (
+            (isinstance(value, str), "text") if str in kinds else (isinstance(value, Mapping), "a mapping")
+        )
+    if not is_valid:
+        raise InvalidInput(f"{name} is {value!r}; it must be {expected}.")
+    return float(value) if float in kinds else value

@@ -1,0 +1,59 @@
+"""``fedtaco compare``: tables, JSON output, and runs that diverge."""
+
+from __future__ import annotations
+
+import json
+import re
+
+QUICK = ["--rounds", "2", "--local-steps", "2"]
+
+
+def test_widest_table_fits_eighty_columns(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = cli("compare", "--methods", "fedavg,foolsgold", "--seeds", "2", "--engine", "serial", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"foolsgold +\S+ ± \S+ +\S+ \[\S+ \S+\] +\S+ +\S+ +\d\.\d\d +\.\d\d \.\d\d \.\d\d\n", done.stdout)
+
+
+def test_json_is_the_only_output_on_stdout(cli, tmp_path):
+    done = cli("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    runs = json.loads(done.stdout)["runs"]
+    assert [run["method"] for run in runs] == ["fedavg", "taco", "fedavg", "taco"]
+    assert sorted(path.name for path in (tmp_path / "runs" / "digits").iterdir()) == [
+        "fedavg-seed0",
+        "fedavg-seed1",
+        "taco-seed0",
+        "taco-seed1",
+    ]
+    again = cli("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "±" in again.stdout
+
+
+def test_comparison_continues_when_one_method_diverges(cli):
+    done = cli("compare", "--methods", "fedprox,fedavg", "--set", "fedprox.zeta=1e30", *QUICK, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    diverged, fine = json.loads(done.stdout)["runs"]
+    assert "diverged" in diverged["stopped"]
+    assert fine["stopped"] is None
+    assert "fedprox" in done.stderr
+
+
+def test_invalid_comparisons_are_refused(cli):
+    assert "methods is empty" in cli("compare", "--methods", ",").stderr
+    assert "more than once" in cli("compare", "--methods", "taco,taco").stderr
+    assert "seeds is 0" in cli("compare", "--seeds", "0").stderr
+    cli("run", "--method", "fedavg", *QUICK, "--out", "one")
+    assert "holds a single run" in cli("compare", *QUICK, "--out", "one", "--resume").stderr
+
+
+def test_table_reports_expulsions_and_the_methods_own_output(cli):
+    strict = ["--detector", "paper", "--set", "paper.kappa=0.5", "--set", "paper.max_strikes=2"]
+    settings = ["--methods", "taco", "--rounds", "3", "--local-steps", "2", "--seeds", "2", *strict]
+    table = " ".join(cli("compare", *settings).stdout.split())
+    assert "clients were expelled" in table
+    runs = json.loads(cli("compare", *settings, "--resume", "--format", "json").stdout)["runs"]
+    assert [run["seed"] for run in runs] == [0, 1]
+    z = sum(run["output_accuracy"] for run in runs) / 2
+    assert f"own output z has an accuracy of {100 * z:.1f} %" in table

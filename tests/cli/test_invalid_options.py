@@ -1,0 +1,93 @@
+"""Invalid options of ``fedtaco run`` and ``fedtaco data``: one sentence, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+QUICK = ["--rounds", "2", "--local-steps", "2"]
+
+
+def option_ids(value):
+    return " ".join(value) if isinstance(value, list) else ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "fedprx"], "did you mean 'fedprox'"),
+        (["--dataset", "digit"], "did you mean 'digits'"),
+        (["--model", "mpl"], "did you mean 'mlp'"),
+        (["--model", "lstm"], "sequences of letters"),
+        (["--model", "mlp:a"], "write hidden layers as mlp:64-32"),
+        (["--partition", "groupes"], "did you mean 'groups'"),
+        (["--detector", "papr"], "did you mean 'paper'"),
+        (["--clients", "5000"], "more than the 1437 training samples"),
+        (["--clients", "0"], "clients is 0"),
+        (["--local-steps", "0"], "local_steps is 0"),
+        (["--batch-size", "0"], "batch_size is 0"),
+        (["--local-lr", "-1"], "local_lr is -1.0"),
+        (["--participation", "0"], "participation is 0.0"),
+        (["--weighting", "size"], "weighting is 'size'; it must be one of uniform, samples"),
+        (["--engine", "seriel"], "engine is 'seriel'"),
+        (["--set", "taco.gama=0.1"], "did you mean 'taco.gamma'"),
+        (["--set", "taco.gamma=1.5"], "taco.gamma is 1.5; it must be a number at least 0 and at most 1"),
+        (["--set", "taco.gamma=high"], "taco.gamma is 'high'"),
+        (["--set", "paper.kappa=0", "--detector", "paper"], "paper.kappa is 0; it must be a number above 0"),
+        (["--set", "paper.kappa=0.5"], "belongs to --detector paper, which is not used"),
+        (["--set", "fedprox.zeta=0.5"], "belongs to the method fedprox, which is not used"),
+        (["--set", "gamma"], "write it as taco.gamma=0.02"),
+        (["--format", "xml"], "it must be table or json"),
+        (["--method", "no.such:Thing"], "Cannot import 'no.such'"),
+        (["--method", "json:dumps"], "is not a method"),
+        (["--method", "json:Nothing"], "has no class 'Nothing'"),
+        (["--metod", "taco"], "No such option"),
+        (["--method", "TACO"], "did you mean 'taco'"),
+        (["--method", "./own.py:Thing"], "Write it as package.module:Class"),
+        (["--out", "/proc/nowhere/run"], "Cannot write to /proc/nowhere/run"),
+        (["--resume", "--overwrite"], "not both"),
+        (["--engine", "serial", "--workers", "2"], "workers are for the engines pool and batched"),
+        (["--engine", "pool", "--workers", "0"], "workers is 0"),
+        (["--target", "90"], "target is 90.0"),
+        (["--seed", "99999999999999999999"], "seed is"),
+    ],
+    ids=option_ids,
+)
+def test_invalid_run_options(cli, tmp_path, options, message):
+    done = cli("run", *QUICK, *options)
+    assert done.returncode == 2
+    assert message in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["show", "--dataset", "mnst"], "did you mean 'mnist'"),
+        (["show", "--dataset", "mnist", "--data-dir", "here"], "fedtaco data fetch mnist"),
+        (["show", "--partition", "dirichlet"], "takes a number above 0"),
+        (["show", "--out", "labels.txt"], "must end in .png, .svg or .pdf"),
+        (["show", "--out", "nowhere/labels.png"], "there is no folder nowhere"),
+        (["show", "--out", "/proc/labels.png"], "Cannot write to /proc/labels.png"),
+        (["show", "--clients", "0"], "clients is 0"),
+        (["show", "--seed", "-1"], "seed is -1"),
+        (["fetch", "mnst"], "did you mean 'mnist'"),
+        (["fetch", "digits"], "nothing to fetch"),
+        (["fetch", "adult", "--from", "file:///nowhere.zip", "--data-dir", "here"], "Adult could not be fetched"),
+    ],
+    ids=option_ids,
+)
+def test_invalid_data_options(cli, tmp_path, options, message):
+    done = cli("data", *options)
+    assert done.returncode == 2
+    assert message in done.stderr.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_matplotlib_is_reported_before_anything_is_run(cli, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = cli("reproduce", "table-rounds", "--datasets", "adult", "--scale", "smoke")
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "pip install 'fedtaco[plot]'" in done.stderr

@@ -1,0 +1,37 @@
+"""Configurations: defaults by dataset, and settings that contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+import fedtaco
+from fedtaco import InvalidInput
+from fedtaco.experiment import resolve_config
+from fedtaco.experiment.defaults import DEFAULTS
+
+
+def test_defaults_depend_on_the_dataset():
+    config = resolve_config(method="fedavg", dataset="digits", local_lr=0.2)
+    names = ("rounds", "local_steps", "local_lr", "partition")
+    assert [config[name] for name in names] == [20, 50, 0.2, "groups"]
+
+
+def test_dataset_without_an_entry_has_generic_defaults(monkeypatch):
+    monkeypatch.delitem(DEFAULTS, "digits")
+    config = resolve_config(method="fedavg", dataset="digits")
+    assert (config["rounds"], config["local_steps"], config["local_lr"], config["target"]) == (50, 100, 0.01, 0.7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"freeloaders": 9}, "only 8 clients"),
+        ({"freeloaders": -1}, "freeloaders is -1"),
+        ({"freeloaders": 0, "behaviour": "replay"}, "changes nothing without freeloaders"),
+        ({"freeloaders": 8}, "nobody would train"),
+        ({"freeloaders": 2, "behaviour": "sleep"}, "There is no behaviour 'sleep'"),
+    ],
+)
+def test_impossible_freeloaders_are_refused(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        fedtaco.run("fedavg", dataset="digits", clients=8, rounds=6, local_steps=4, **settings)

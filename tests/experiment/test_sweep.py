@@ -1,0 +1,70 @@
+"""Sweeps: the grid of each method, budgets, and the choice by held-out samples."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedtaco import InvalidInput
+from fedtaco.experiment import Callback, RunOptions
+from fedtaco.experiment.sweep import plan_sweep, run_sweep
+from fedtaco.records import RunFolder
+
+SETTINGS = {
+    "dataset": "digits",
+    "clients": 6,
+    "rounds": 3,
+    "local_steps": 4,
+    "batch_size": 16,
+    "validation": 0.2,
+}
+
+
+def test_each_method_tries_its_own_part_of_the_grid():
+    grid = {"local_lr": [0.01, 0.1], "taco.gamma": [0.1, 0.2, 0.3], "fedprox.zeta": [0.1]}
+    trials = plan_sweep(["fedavg", "taco", "fedprox"], grid, [0, 1], **SETTINGS)
+    tried = {name: [trial.point for trial in trials if trial.method == name] for name in ("fedavg", "taco", "fedprox")}
+    assert [len(points) for points in tried.values()] == [2, 6, 2]
+    assert all(set(point) == {"local_lr", "taco.gamma"} for point in tried["taco"])
+    assert all(len(trial.configs) == 2 for trial in trials)
+    assert trials[0].folder == "fedavg_local_lr=0.01"
+
+
+def test_budget_is_the_same_for_every_method():
+    grid = {"local_lr": [0.01, 0.05, 0.1], "taco.gamma": [0.1, 0.2, 0.3]}
+    trials = plan_sweep(["fedavg", "taco"], grid, [0], 3, **SETTINGS)
+    assert [trial.method for trial in trials] == ["fedavg"] * 3 + ["taco"] * 3
+    again = plan_sweep(["fedavg", "taco"], grid, [0], 3, **SETTINGS)
+    assert [trial.point for trial in trials] == [trial.point for trial in again]
+
+
+def test_equal_values_are_tried_once_and_equal_methods_refused():
+    assert len(plan_sweep(["taco"], {"local_lr": [0.1, 0.10]}, [0], **SETTINGS)) == 1
+    with pytest.raises(InvalidInput, match="methods names taco more than once"):
+        plan_sweep(["taco", "taco"], {"local_lr": [0.1]}, [0], **SETTINGS)
+
+
+def test_best_point_is_chosen_by_validation_accuracy(tmp_path):
+    trials = plan_sweep(["fedavg"], {"local_lr": [0.0001, 0.3]}, [0, 1], **{**SETTINGS, "rounds": 6})
+    (best,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback())
+    assert best.point == {"local_lr": 0.3}
+    assert best.tried == 2
+    summaries = [RunFolder(tmp_path / "sweep" / "fedavg_local_lr=0.3" / f"seed{seed}").summary() for seed in (0, 1)]
+    mean = sum(summary["validation_accuracy"] for summary in summaries) / 2
+    assert best.validation_accuracy == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("grid", "options", "message"),
+    [
+        ({"local_lr": [0.1]}, {"validation": 0.0}, "held-out training data; give validation"),
+        ({}, {}, "The grid is empty"),
+        ({"locallr": [0.1]}, {}, "no setting to tune 'locallr'; did you mean 'local_lr'"),
+        ({"stem.alpha": [0.1]}, {}, "stem.alpha changes nothing here"),
+        ({"local_lr": [0.1]}, {"budget": 0}, "budget is 0"),
+        ({"seed": [1, 2]}, {}, "no setting to tune 'seed'"),
+        ({"method": ["taco"]}, {}, "no setting to tune 'method'"),
+    ],
+)
+def test_invalid_sweeps_are_explained(grid, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        plan_sweep(["taco"], grid, [0], **{**SETTINGS, **options})

@@ -1,0 +1,42 @@
+"""Helpers for tests that interrupt runs and compare their results."""
+
+from __future__ import annotations
+
+import torch
+
+MEASURED_TIMES = {"wall_seconds", "slowest_client_seconds", "seconds"}
+
+
+class Interrupted(Exception):
+    """Interrupts a run between two rounds."""
+
+
+def interrupt_after(round_number):
+    """Return an ``on_round`` callback that interrupts a run after a round."""
+
+    def on_round(record):
+        if record.round == round_number:
+            raise Interrupted
+
+    return on_round
+
+
+def without_times(rows):
+    """Return the rows of a history without what differs between two runs of the same seed."""
+    return [{name: value for name, value in row.items() if name not in MEASURED_TIMES} for row in rows]
+
+
+def assert_same_model(expected, actual):
+    """Assert that two modules have the same parameters and buffers, to the last bit."""
+    wanted, found = expected.state_dict(), actual.state_dict()
+    assert wanted.keys() == found.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(found[name], tensor), name
+
+
+def assert_same_result(expected, actual):
+    """Assert that two runs have the same history, apart from measured times, and the same models."""
+    assert_same_model(expected.model, actual.model)
+    assert_same_model(expected.output_model, actual.output_model)
+    assert without_times(actual.history.table()) == without_times(expected.history.table())
+    assert without_times(actual.history.client_table()) == without_times(expected.history.client_table())

@@ -1,0 +1,122 @@
+"""Local training: batches, random draws of datasets and dropout, and errors that name the client."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_training import make_clients, train
+from torch import nn
+from torch.utils.data import Dataset
+
+import fedtaco
+from fedtaco.data import TensorSamples
+
+
+class NoisySamples(Dataset):
+    """Samples with fresh noise, as random crops or flips would give."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, index):
+        return self.x[index] + torch.randn(5), self.y[index]
+
+
+@pytest.mark.parametrize("method", ["taco", "stem"])
+def test_random_draws_of_datasets_depend_neither_on_the_engine_nor_on_earlier_draws(method):
+    weights = []
+    for engine in ("serial", "pool", "serial", "batched"):
+        torch.rand(len(weights))
+        clients = [NoisySamples(*part) for part in make_clients()]
+        model = nn.Linear(5, 3)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+        result = train(model=model, clients=clients, method=method, engine=engine)
+        weights.append(torch.cat([p.flatten() for p in result.model.state_dict().values()]))
+    assert torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[0], weights[2])
+    torch.testing.assert_close(weights[0], weights[3])
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+def test_datasets_draw_anew_for_every_client_round_and_step(engine):
+    class RecordingSamples(NoisySamples):
+        def __getitem__(self, index):
+            drawn.append(float(torch.rand(())))
+            return self.x[index], self.y[index]
+
+    drawn = []
+    clients = [RecordingSamples(*part) for part in make_clients(2)]
+    train(clients=clients, method="fedavg", rounds=2, engine=engine, batch_size=8)
+    in_training = drawn[-2 * 2 * 4 * 8 :]
+    assert len(set(in_training)) == len(in_training) == 2 * 2 * 4 * 8
+
+
+def test_dropout_is_drawn_anew_in_every_step():
+    class RecordingModel(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 3)
+            self.drawn = []
+
+        def forward(self, x):
+            if self.training:
+                self.drawn.append(float(torch.rand(())))
+            return self.linear(x)
+
+        def __deepcopy__(self, memo):
+            return self
+
+    model = RecordingModel()
+    train(model=model, clients=make_clients(2), method="fedavg", rounds=2)
+    _warm_up, *drawn = model.drawn
+    assert len(drawn) == len(set(drawn)) == 2 * 2 * 4
+
+
+def test_methods_see_the_same_batches(monkeypatch):
+    requested = []
+    batch = TensorSamples.batch
+
+    def recording_batch(self, indices):
+        requested.append(indices.tolist())
+        return batch(self, indices)
+
+    monkeypatch.setattr(TensorSamples, "batch", recording_batch)
+    batches = []
+    for method in ("fedavg", "taco", "stem"):
+        requested.clear()
+        fedtaco.run(method, dataset="digits", rounds=1, local_steps=2, engine="serial")
+        _warm_up, *in_training = [indices for indices in requested if len(indices) == 64]
+        batches.append(in_training)
+    assert batches[0] == batches[1] == batches[2]
+    assert len(batches[0]) == 40
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+def test_batch_norm_works_for_a_client_with_one_sample(engine):
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    x, y = make_clients(1)[0]
+    result = train(model=model, clients=[(x[:1], y[:1]), *make_clients(2)], engine=engine)
+    assert result.history.final_accuracy is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_inputs_are_converted_to_the_models_dtype(dtype):
+    assert len(train(clients=[(x.to(dtype), y.int()) for x, y in make_clients()]).history) == 3
+
+
+def test_error_in_training_names_the_client():
+    def loss(prediction, target):
+        if (target == 77).any():
+            raise ValueError("no such ward")
+        return nn.functional.cross_entropy(prediction, target)
+
+    clients = make_clients()
+    clients[2] = (clients[2][0], torch.full((30,), 77))
+    with pytest.raises(ValueError, match="no such ward") as error:
+        train(clients=clients, loss=loss, method="fedavg")
+    assert error.value.__notes__ == ["This happened to client 2 in round 1 of fedavg."]

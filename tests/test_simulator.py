@@ -1,0 +1,76 @@
+"""The round loop: averaging, buffers, broken uploads, the method's output, and torch's global state."""
+
+from __future__ import annotations
+
+import torch
+from run_helpers import assert_same_model
+from small_training import make_clients, train
+from torch import nn
+
+import fedtaco
+from fedtaco.engines import SerialEngine
+from fedtaco.methods import FedAvg
+from fedtaco.testing import make_simulator
+
+
+def test_fedavg_averages_the_client_models():
+    """At the default server learning rate, the new model is the mean of the client models."""
+    client_models = []
+
+    class RecordingEngine(SerialEngine):
+        def run(self, method, instructions, jobs):
+            results = super().run(method, instructions, jobs)
+            client_models.append(instructions.broadcast.start - results.vectors["update"])
+            return results
+
+    simulator = make_simulator(FedAvg(), engine=RecordingEngine)
+    finished = next(simulator.rounds(simulator.initial_state()))
+    torch.testing.assert_close(finished.state.server.weights, client_models[0].mean(0))
+
+
+def test_runs_with_buffers_and_dropout_are_reproducible():
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3))
+    first, second = train(model=model), train(model=model)
+    assert_same_model(first.model, second.model)
+    assert not torch.equal(first.model[1].running_mean, model[1].running_mean)
+
+
+def test_buffers_are_averaged_over_clients():
+    model = nn.Sequential(nn.BatchNorm1d(5, momentum=1.0), nn.Linear(5, 3))
+    clients = make_clients(2)
+    result = train(model=model, clients=clients, method="fedavg", rounds=1, local_steps=1, batch_size=30)
+    expected = torch.stack([x.mean(0) for x, _ in clients]).mean(0)
+    torch.testing.assert_close(result.model[0].running_mean, expected)
+
+
+def test_client_whose_buffers_are_not_finite_is_dropped():
+    class WithBuffer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 3)
+            self.register_buffer("largest", torch.zeros(1))
+
+        def forward(self, x):
+            self.largest.copy_(x.max().exp())
+            return self.linear(x.clamp(max=10))
+
+    clients = make_clients()
+    clients[1] = (clients[1][0] + 1000, clients[1][1])
+    result = train(model=WithBuffer(), clients=clients, method="fedavg", rounds=1)
+    assert set(result.history.rounds[0].dropped) == {1}
+    assert torch.isfinite(result.model.largest).all()
+
+
+def test_global_generator_and_threads_are_restored():
+    model = nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5))
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    train(model=model, method="fedavg")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
+
+
+def test_output_of_the_method_is_evaluated_in_the_last_round():
+    settings = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "engine": "serial"}
+    taco, fedavg = (fedtaco.run(method, **settings).history for method in ("taco", "fedavg"))
+    assert [record.output_accuracy is None for record in taco] == [True, True, False]
+    assert all(record.output_accuracy is None for record in fedavg)
