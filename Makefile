@@ -1,4 +1,4 @@
-# Every target does its own set-up: a virtual environment with the versions of constraints.txt.
+# Every target first creates .venv, with the versions in constraints.txt, unless it is up to date.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,39 +6,39 @@ READY := $(VENV)/.ready
 
 .PHONY: demo flower-demo test test-browser test-flower check test-wheel bench bench-flower bench-peers format clean
 
-demo: $(READY)  ## compare the paper's seven methods on digits, and a report
+demo: $(READY)  ## Compare the paper's seven methods on digits and write a report
 	$(BIN)/fedtaco compare --dataset digits --out runs/demo --overwrite
 	$(BIN)/fedtaco report runs/demo
 
-flower-demo: $(READY)  ## TACO across three Flower nodes on this machine, with TLS, and a report
-	$(BIN)/python scripts/flower-demo
+flower-demo: $(READY)  ## Run TACO on three Flower nodes on this machine, with TLS, and write a report
+	$(BIN)/python scripts/flower_demo.py
 
-test: $(READY)  ## all tests
+test: $(READY)  ## Run all tests except those of test-browser and test-flower
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 
-test-browser: $(READY)  ## the report in a real browser; needs chromium and chromium-driver
+test-browser: $(READY)  ## Test the report in a browser; needs chromium and chromium-driver
 	$(BIN)/pytest -m browser tests/report
 
-test-flower: $(READY)  ## Flower's deployment engine on loopback: TLS, keys, and nodes and servers that are killed
+test-flower: $(READY)  ## Test real Flower deployments on this machine: TLS, keys, and processes that are killed
 	$(BIN)/pytest -m deployment tests/flower
 
-check: $(READY)  ## style, types and the rules of which room may import which
+check: $(READY)  ## Check style, types, and which package may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-wheel: $(READY)  ## the built wheel installs and runs in an empty environment
+test-wheel: $(READY)  ## Build the wheel and use it in a new virtual environment
 	scripts/test-wheel $(BIN)/python
 
-bench: $(READY)  ## engines, methods and the server's step as ratios; a quarter of an hour, on an idle machine
+bench: $(READY)  ## Measure engines, methods and the server's step; takes 15 minutes on an idle machine
 	$(BIN)/python benchmarks/run.py
 
-bench-flower: $(READY)  ## the server's step on Flower with 100 nodes and 11 million parameters; 5 GB of disk
+bench-flower: $(READY)  ## Measure the server's step on Flower with 100 nodes and 11 million parameters; needs 5 GB of disk
 	$(BIN)/python benchmarks/flower_server.py
 
 PEERS := .venv-peers
-bench-peers: $(READY) $(PEERS)/.ready  ## the same engines against pfl-research, which gets an environment of its own
+bench-peers: $(READY) $(PEERS)/.ready  ## Measure the engines together with pfl-research, in an environment of its own
 	$(BIN)/python benchmarks/run.py --only engines --peer $(PEERS)/bin/python
 
 $(PEERS)/.ready:
@@ -47,15 +47,15 @@ $(PEERS)/.ready:
 	@$(PEERS)/bin/python -m pip install -qq torch==2.13.0 pfl==0.6.0
 	@touch $@
 
-format: $(READY)
+format: $(READY)  ## Format all Python files and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:
-	rm -rf $(VENV) .venv-peers dist runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+clean:  ## Remove environments, caches, runs and build results
+	rm -rf $(VENV) $(PEERS) dist runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) with the versions of constraints.txt: a minute or two ..."
+	@echo "Setting up $(VENV) with the versions in constraints.txt; this takes a minute or two ..."
 	@python3 -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --constraint constraints.txt pip
 	@$(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[dev]'

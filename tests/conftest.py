@@ -1,8 +1,10 @@
-"""Shared by all tests: one torch thread, and the published datasets if they are available."""
+"""Shared by all tests: one torch thread, the command line, and the published datasets if they are available."""
 
 from __future__ import annotations
 
 import os
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,3 +20,30 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("FEDTACO_DATA does not name a folder with the published datasets")
     return Path(folder)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The exit code and output of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch, capsys):
+    """Return a function that calls the command line in an empty folder, with a wide terminal."""
+    from fedtaco.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedtaco", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Completed(int(end.value.code or 0), *capsys.readouterr())
+
+    return call

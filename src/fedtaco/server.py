@@ -117,7 +117,7 @@ class Server:
         if state.members == 0:
             raise RunStopped(
                 f"Round {number} of {self.method.name}: the detector has expelled every client. "
-                "Raise paper.kappa or paper.max_strikes, or use --detector guard or off."
+                "Relax the detector's parameters, or use another detector or none (--detector off)."
             )
         stays = ~state.trust["expelled"]
         active = torch.nonzero(stays if available is None else stays & available).flatten()
@@ -170,7 +170,7 @@ class Server:
     def diverged(self, number: int, reason: str) -> RunStopped:
         """Return the error of a run that cannot continue."""
         return RunStopped(
-            f"Round {number} of {self.method.name}: {reason}, the run has diverged. Try a smaller local rate "
+            f"Round {number} of {self.method.name}: {reason}; the run has diverged. Try a smaller local rate "
             f"(it is {self.constants.local_lr:g}) or a weaker correction."
         )
 

@@ -32,7 +32,7 @@ def test_methods_are_listed_with_their_cost(cli):
 
 def test_datasets_are_listed_and_a_partition_is_shown_and_drawn(cli, tmp_path):
     rows = json.loads(cli("data", "list", "--data-dir", ".", "--format", "json").stdout)
-    assert {row["name"]: row["at_hand"] for row in rows}["digits"] == "embedded"
+    assert {row["name"]: row["available"] for row in rows}["digits"] == "embedded"
     assert len(rows) == 11
     table = cli("data", "list", "--data-dir", ".").stdout
     assert "shakespeare" in table

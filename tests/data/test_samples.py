@@ -6,7 +6,8 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 from fedtaco import InvalidInput
-from fedtaco.data import DatasetSamples, TensorSamples, as_samples, batch_plan, load_dataset
+from fedtaco.data import TensorSamples, as_samples, batch_plan, load_dataset
+from fedtaco.data.samples import DatasetSamples
 
 X, Y = torch.arange(12.0).reshape(6, 2), torch.arange(6)
 

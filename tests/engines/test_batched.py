@@ -20,7 +20,7 @@ from fedtaco.methods import METHODS, Broadcast, Constants, FedAvg, Scaffold, Ste
 from fedtaco.models import FlatModel, build_model, stack_model
 from fedtaco.testing.small import CLASSES, FEATURES, skewed_clients
 
-EVERY_METHOD = [*(kind() for kind in METHODS.values()), *SKETCHES]
+EVERY_METHOD = [*(cls() for cls in METHODS.values()), *SKETCHES]
 
 
 def small_mlp(activation=nn.ReLU):

@@ -45,7 +45,7 @@ def dropout():
         ({"clients": 100, "cohort": 7}, "batched", 2, 4, "faster stacked"),
         ({"cores": 1}, "batched", 1, 20, "faster stacked"),
         ({"rounds": 1, "steps": 10}, "batched", 1, 20, "faster stacked"),
-        ({"clients": 2, "rounds": 1, "steps": 2}, "serial", 1, 0, "over in a moment"),
+        ({"clients": 2, "rounds": 1, "steps": 2}, "serial", 1, 0, "the run is very short"),
         ({"cohort": 1}, "serial", 1, 0, "one client takes part"),
         ({"steps": list(range(1, 21))}, "pool", 2, 0, "few clients take equally many steps"),
         (cnn(), "pool", 2, 0, "only linear layers with ReLU"),

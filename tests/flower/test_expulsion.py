@@ -74,15 +74,15 @@ def test_the_guard_drops_the_uploads_of_a_freeloader_and_then_expels_it(lines):
     history = history_of(strategy)
     assert [list(record.dropped.values()) for record in history] == [["the upload is zero"]] * 3 + [[], []]
     assert [[one.action for one in record.decisions] for record in history] == [
-        ["left out"],
-        ["left out"],
+        ["dropped"],
+        ["dropped"],
         ["expelled"],
         [],
         [],
     ]
     assert sum(message.metadata.dst_node_id == HOSTILE for message in nodes.sent) == 3
     named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
-    assert named[0] == f"Round 1: node {HOSTILE} (client {CLIENT}) is left out: the upload is zero."
+    assert named[0] == f"Round 1: node {HOSTILE} (client {CLIENT}) is dropped: the upload is zero."
     assert named[2].endswith("is expelled: the upload is zero; it gets no more messages.")
 
 

@@ -30,7 +30,7 @@ class DropsZeros(Detector):
         seen[clients] += 1
         expelled = memory["expelled"] | (strikes >= self.max_strikes)
         decisions = [
-            Decision(client, "expelled" if expelled[client] else "left out", "zero", 0.0, 0.0, "the upload is zero")
+            Decision(client, "expelled" if expelled[client] else "dropped", "zero", 0.0, 0.0, "the upload is zero")
             for client in clients[dropped].tolist()
         ]
         new_memory = {**memory, "strikes": strikes, "seen": seen, "expelled": expelled}

@@ -10,11 +10,9 @@ from typing import ClassVar
 import pytest
 import torch
 from own_detector import DropsZeros
-from typer.testing import CliRunner
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.cli.main import app
 from fedtaco.records import RunFolder
 from fedtaco.testing import DETECTOR_CONTRACT, check_detector
 from fedtaco.trust import DETECTORS, Guard, PaperDetector
@@ -45,7 +43,7 @@ class ForgetsSeen(DropsZeros):
     name = "forgets-seen"
 
     def judge(self, memory, given):
-        verdict = super().judge(memory, given)
+        verdict = super().judge({"seen": memory["strikes"], **memory}, given)
         return dataclasses.replace(verdict, memory={name: verdict.memory[name] for name in ("strikes", "expelled")})
 
 
@@ -85,9 +83,15 @@ class DropsWithoutReason(DropsZeros):
         )
 
 
+def shortest(given):
+    """Return a mask of the shortest upload, if there are several."""
+    norms = given.uploads.geometry.norms
+    return (norms == norms.min()) & (len(norms) > 1)
+
+
 @dataclass(frozen=True)
 class RemembersOutsideItsMemory(DropsZeros):
-    """Drops the shortest upload of the third round, and counts rounds in a place that no checkpoint contains."""
+    """Drops the shortest upload of the third round, and counts rounds in a list that no checkpoint contains."""
 
     name = "remembers-outside"
     rounds: ClassVar[list[int]] = []
@@ -98,31 +102,30 @@ class RemembersOutsideItsMemory(DropsZeros):
 
     def suspects(self, memory, given):
         self.rounds.append(given.round)
-        norms = given.uploads.geometry.norms
-        return (norms == norms.min()) & (len(self.rounds) == 3) & (len(norms) > 1)
+        return shortest(given) & (len(self.rounds) == 3)
 
 
 @dataclass(frozen=True)
 class ChangesMemoryInPlace(DropsZeros):
-    """Drops the shortest upload of every second round, which it counts in the memory it was given."""
+    """Counts rounds in the memory it is given, of which a resumed run has an earlier copy."""
 
     name = "changes-memory"
 
     def suspects(self, memory, given):
         memory["seen"].add_(1)
-        norms = given.uploads.geometry.norms
-        return (norms == norms.min()) & (memory["seen"].max() % 3 == 2) & (len(norms) > 1)
+        return shortest(given) & (memory["seen"].max() % 2 == 0)
 
 
 @dataclass(frozen=True)
-class DrawsRandomNumbers(DropsZeros):
-    name = "draws-random-numbers"
-    calls: ClassVar[list[int]] = []
+class DiffersBetweenRuns(DropsZeros):
+    """Drops the shortest upload of every sixth round that it judges, counted over all runs."""
+
+    name = "differs-between-runs"
+    rounds: ClassVar[list[int]] = []
 
     def suspects(self, memory, given):
-        self.calls.append(given.round)
-        count = len(given.uploads.clients)
-        return (torch.arange(count) == len(self.calls) % 7) & (count > 1)
+        self.rounds.append(given.round)
+        return shortest(given) & (len(self.rounds) % 6 == 0)
 
 
 @dataclass(frozen=True)
@@ -152,8 +155,8 @@ class RaisesAnError(DropsZeros):
         (DropsWithoutReason(), "drops-without-reason: a decision has no reason"),
         (RemembersOutsideItsMemory(), "remembers-outside: a resumed run differs"),
         (ChangesMemoryInPlace(), "changes-memory: a resumed run differs"),
-        (DrawsRandomNumbers(), "draws-random-numbers: two runs differ"),
-        (JudgesByClientOrder(), "judges-by-order: "),
+        (DiffersBetweenRuns(), "differs-between-runs: two runs differ"),
+        (JudgesByClientOrder(), "judges-by-order: the numbering of clients changes"),
         (RaisesAnError(), "raises-an-error fails '.*' with ZeroDivisionError: no uploads"),
     ],
     ids=lambda value: getattr(value, "name", ""),
@@ -183,11 +186,11 @@ def test_own_detector_in_python(max_strikes, round_expelled, tmp_path):
     assert {record.scores["zero"] for record in result.history.clients} == {0.0, 1.0}
 
 
-def test_own_detector_on_the_command_line(tmp_path):
+def test_own_detector_on_the_command_line(cli, tmp_path):
     options = [part for name, value in SETTINGS.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     own = ["--detector", "own_detector:DropsZeros", "--set", "drops-zeros.max_strikes=1"]
-    done = CliRunner().invoke(app, ["run", *options, *own, "--out", str(tmp_path / "run"), "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = cli("run", *options, *own, "--out", "run", "--format", "json")
+    assert done.returncode == 0, done.stderr
     (summary,) = json.loads(done.stdout)["runs"]
     assert (summary["detection"]["caught"], summary["detection"]["wronged"]) == (2, 0)
     folder = RunFolder(tmp_path / "run")

@@ -16,7 +16,7 @@ def test_client_is_expelled_at_the_third_strike_in_any_rounds():
         if freeloads:
             matrix[6] = 0
         actions = {one.client: one.action for one in rounds.judge(noise(D, seed=number), matrix).decisions}
-        assert actions == ({} if not freeloads else {6: "expelled" if number == 5 else "left out"})
+        assert actions == ({} if not freeloads else {6: "expelled" if number == 5 else "dropped"})
     assert torch.nonzero(rounds.memory["expelled"]).flatten().tolist() == [6]
 
 
@@ -38,7 +38,7 @@ def test_uploads_of_clients_that_cannot_be_expelled_are_dropped():
     matrix[:2] = 0
     rounds.judge(torch.zeros(D), matrix)
     verdict = rounds.judge(noise(D, seed=1), trained(2, 10), clients=[1, 2])
-    assert [(one.client, one.test, one.action) for one in verdict.decisions] == [(1, "strikes", "left out")]
+    assert [(one.client, one.test, one.action) for one in verdict.decisions] == [(1, "strikes", "dropped")]
 
 
 def test_nothing_is_dropped_if_all_uploads_are_suspicious():
@@ -52,3 +52,10 @@ def test_nothing_is_dropped_if_all_uploads_are_suspicious():
     with_nan[2] = torch.nan
     verdict = GuardRounds().judge(starts[1], with_nan)
     assert verdict.dropped.tolist() == [False, False, True, False, False, False]
+
+
+def test_rounds_that_each_client_took_part_in_are_counted():
+    rounds = GuardRounds(clients=4)
+    rounds.judge(torch.zeros(D), trained(4, 0))
+    rounds.judge(noise(D, seed=1), trained(2, 10), clients=[1, 3])
+    assert rounds.memory["seen"].tolist() == [1, 2, 1, 2]

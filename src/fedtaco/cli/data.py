@@ -14,6 +14,7 @@ from rich.table import Table
 from fedtaco.cli.options import DataDir, Format, Partition, as_json, print_line
 from fedtaco.errors import InvalidInput
 
+ADDRESS_HELP = "Another hub repository, or a local folder in the hub's parquet layout."
 app = typer.Typer(help="List and fetch datasets, and show which labels each client holds.", no_args_is_help=True)
 
 
@@ -25,16 +26,16 @@ def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
     from fedtaco.data.sources import SOURCES
 
     root = data_folder(data_dir)
-    rows = [{**dataclasses.asdict(source.info), "at_hand": source.availability(root)} for source in SOURCES.values()]
+    rows = [{**dataclasses.asdict(source.info), "available": source.availability(root)} for source in SOURCES.values()]
     if json_wanted:
         print(json.dumps(rows, indent=2))
         return
     table = Table(caption=escape(f"Data folder: {root}"), caption_justify="left", box=None, pad_edge=False)
-    for heading in ("name", "train", "test", "classes", "model", "partition", "at hand"):
+    for heading in ("name", "train", "test", "classes", "model", "partition", "available"):
         table.add_column(heading, justify="right" if heading in ("train", "test", "classes") else "left", no_wrap=True)
     for row in rows:
         counts = [f"{row[split]:,}" if row[split] else "varies" for split in ("train", "test")]
-        table.add_row(row["name"], *counts, str(row["classes"]), row["model"], row["partition"], row["at_hand"])
+        table.add_row(row["name"], *counts, str(row["classes"]), row["model"], row["partition"], row["available"])
     Console().print(table)
 
 
@@ -42,10 +43,7 @@ def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
 def fetch(
     name: Annotated[str, typer.Argument(help="Name of the dataset, as listed by 'fedtaco data list'.")],
     data_dir: DataDir = None,
-    address: Annotated[
-        str | None,
-        typer.Option("--from", help="Another hub repository, or a local folder in the hub's parquet layout."),
-    ] = None,
+    address: Annotated[str | None, typer.Option("--from", help=ADDRESS_HELP)] = None,
 ) -> None:
     """Fetch a dataset from the Hugging Face hub (adult: from UCI) into the data folder.
 

@@ -45,8 +45,8 @@ def print_methods() -> None:
     for name, kind in METHODS.items():
         cost = kind.cost
         down = f"{cost.down}+{cost.scalars_down}" if cost.scalars_down else f"{cost.down}"
-        numbers = (f"{cost.gradients}", f"{cost.vector_ops}", f"{cost.memory}", down, f"{cost.up:g}")
-        costs.add_row(name, kind.summary, *numbers)
+        numbers = (cost.gradients, cost.vector_ops, cost.memory, down, f"{cost.up:g}")
+        costs.add_row(name, kind.summary, *map(str, numbers))
     owners: list[type[Configurable]] = [*METHODS.values(), *DETECTORS.values()]
     for owner in owners:
         detector = f" (detector {owner.name})" if owner.name in DETECTORS else ""

@@ -34,12 +34,9 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     names = [method.method for method in methods]
     for cells in zip(names, *(column.cells for column in columns), strict=True):
         table.add_row(*cells)
-    legend = explain_results(
-        methods,
-        rounds=max(summary["rounds"] for summary in summaries),
-        reference=reference,
-        partition_notes=[note for summary in summaries for note in summary["partition_notes"]],
-    )
+    rounds = max(summary["rounds"] for summary in summaries)
+    notes = [note for summary in summaries for note in summary["partition_notes"]]
+    legend = explain_results(methods, rounds=rounds, reference=reference, partition_notes=notes)
     console = Console()
     console.print(table)
     console.print(f"\n{' '.join(legend)}", style="dim", highlight=False, markup=False)

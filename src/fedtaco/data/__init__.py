@@ -2,11 +2,10 @@
 
 from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partition_dataset, split
 from fedtaco.data.partitions import Partition, check_partition, label_counts, partition
-from fedtaco.data.samples import DatasetSamples, Samples, StackedBatches, TensorSamples, as_samples, batch_plan
+from fedtaco.data.samples import Samples, StackedBatches, TensorSamples, as_samples, batch_plan
 from fedtaco.data.sources import dataset_info
 
 __all__ = [
-    "DatasetSamples",
     "Partition",
     "Samples",
     "StackedBatches",

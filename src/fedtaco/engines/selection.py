@@ -131,7 +131,7 @@ def select_engine(
 
 
 def _by_name(
-    name: str, workload: Workload, processes: int, chunk: int | None = None, reason: str = "as asked"
+    name: str, workload: Workload, processes: int, chunk: int | None = None, reason: str = "chosen by name"
 ) -> EngineChoice:
     if name == "serial":
         return EngineChoice("serial", reason)
@@ -150,7 +150,7 @@ def _by_rule(workload: Workload, processes: int) -> EngineChoice:
     model = workload.runner.model
     if workload.cohort == 1 or workload.client_steps < MIN_STEPS_TO_STACK:
         return EngineChoice(
-            "serial", "one client takes part in a round" if workload.cohort == 1 else "it is over in a moment"
+            "serial", "one client takes part in a round" if workload.cohort == 1 else "the run is very short"
         )
     if not workload.on_cpu:
         return _by_name("batched", workload, 1, reason=f"stacked clients keep {model.device} busy")

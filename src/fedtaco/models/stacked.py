@@ -34,7 +34,7 @@ class Stack:
 def stack_model(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) -> Stack:
     """The fastest stacked gradients that agree with the model's own on a batch, or :class:`Unstackable`.
 
-    ``plain_labels`` says that all targets are numbers of classes, none left out of the loss.
+    ``plain_labels`` says that all targets are class labels, none of which the loss ignores.
     """
     by_hand = stack_by_hand(model, loss, batch, plain_labels)
     if by_hand is not None:

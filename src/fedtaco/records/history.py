@@ -19,7 +19,7 @@ class Decision:
 
     client: int
     action: str
-    """``left out`` (this upload is dropped), ``expelled`` (so is the client), or ``spared`` if all were suspicious."""
+    """``dropped`` (this upload), ``expelled`` (the client too), or ``spared`` if all were suspicious."""
     test: str
     score: float
     threshold: float

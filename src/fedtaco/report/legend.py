@@ -44,7 +44,7 @@ def explain_results(
         "runs do not compete for the processor, as with --engine serial.": timed,
         "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload agrees with the "
         "others.": bool(groups),
-        "A, B, C: groups of clients, from one-sided labels (A) to balanced ones (C).": groups >= {"A", "B", "C"},
+        "A, B, C: groups of clients, from few labels (A) to many (C).": groups >= {"A", "B", "C"},
     }
     events = [f"{row.method}: {'; '.join(own)}." for row in summaries if (own := list(_events(row)))]
     return [*(text for text, applies in sentences.items() if applies), *events, *sorted(set(partition_notes))]

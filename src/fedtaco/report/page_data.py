@@ -46,6 +46,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
     results, reference = build_rows(methods)
+    notes = [note for run in runs for note in run.summary["partition_notes"]]
     return {
         "dataset": runs[0].config["dataset"],
         "target": common.get("target"),
@@ -58,10 +59,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "results": results,
         "reference": reference,
         "legend": explain_results(
-            [row.summary for row in results],
-            rounds=common.get("rounds"),
-            reference=reference,
-            partition_notes=[note for run in runs for note in run.summary["partition_notes"]],
+            [row.summary for row in results], rounds=common.get("rounds"), reference=reference, partition_notes=notes
         ),
         "quantities": [
             {"name": one.name, "symbol": one.symbol, "title": one.title, "scale": one.scale} for one in QUANTITIES

@@ -12,7 +12,7 @@ from fedtaco.methods import Taco
 from fedtaco.server import FinishedRound, RunState
 from fedtaco.testing.checks import assert_same, run_checks
 from fedtaco.testing.engines import ReversedEngine, through_bytes
-from fedtaco.testing.small import CLIENTS, make_simulator, skewed_clients
+from fedtaco.testing.small import CLIENTS, SAMPLES, make_simulator, skewed_clients
 from fedtaco.trust import AdversarialClients, Detector
 from fedtaco.trust.behaviours.freeloaders import Zero
 
@@ -46,6 +46,17 @@ def runs_are_reproducible(detector: Detector) -> None:
     first = _rounds(detector)
     for other in (_rounds(detector), _rounds(detector, engine=ReversedEngine)):
         _assert_same_decisions(first, other, f"{detector.name}: two runs differ")
+
+
+def numbering_of_clients_does_not_matter(detector: Detector) -> None:
+    """Renumbering the clients renumbers what the detector remembers of them and changes nothing else."""
+    turned = [*range(1, CLIENTS), 0]
+    clients = [skewed_clients()[client] for client in turned]
+    plain, renumbered = (_rounds(detector, batch_size=SAMPLES, clients=own) for own in (skewed_clients(), clients))
+    for one, other in zip(plain, renumbered, strict=True):
+        for name in RECORD:
+            same = torch.equal(one.state.trust[name][turned], other.state.trust[name])
+            assert same, f"{detector.name}: the numbering of clients changes '{name}'"
 
 
 def decisions_survive_saving(detector: Detector) -> None:
@@ -90,6 +101,7 @@ def broken_uploads_are_never_judged(detector: Detector) -> None:
 DETECTOR_CONTRACT: tuple[Callable[[Detector], None], ...] = (
     memory_is_plain_data,
     runs_are_reproducible,
+    numbering_of_clients_does_not_matter,
     decisions_survive_saving,
     expelled_clients_stay_out,
     few_clients_work,

@@ -111,14 +111,14 @@ class Guard(Detector):
                 reason = "the upload is made of what the client was sent"
                 findings.failed[row] = Failure("copy", share, self.copy, reason)
             elif count >= self.max_strikes:
-                reason = "the client is due to be expelled and stays only since half of all must"
+                reason = "the client has enough strikes to be expelled, but more than half of all clients must stay"
                 findings.failed[row] = Failure("strikes", float(count), self.max_strikes, reason)
 
     def _find_replicas(self, evidence: Evidence, findings: Findings) -> None:
         clients, passed = evidence.given.uploads.clients.tolist(), findings.passed
         for row, (distance, other) in zip(passed, _nearest(evidence.new[passed]), strict=True):
             if distance < self.replica:
-                reason = f"the upload is client {clients[passed[other]]}'s too"
+                reason = f"the upload is the same as that of client {clients[passed[other]]}"
                 findings.failed[row] = Failure("replica", distance, self.replica, reason)
 
     def _find_content(self, evidence: Evidence, findings: Findings) -> None:
@@ -164,7 +164,7 @@ class Failure:
 
     def decision(self, client: int, *, dropped: bool, expelled: bool) -> Decision:
         """Return the decision to record."""
-        action = "expelled" if expelled else "left out" if dropped else "spared"
+        action = "expelled" if expelled else "dropped" if dropped else "spared"
         return Decision(client, action, self.test, self.score, self.threshold, self.reason)
 
 

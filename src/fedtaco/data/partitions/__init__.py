@@ -1,7 +1,5 @@
 """Partitions: the assignment of training samples to clients, each sample to exactly one client."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from fedtaco.data.partitions.base import Indices, Labels, Partition, Users, label_counts
@@ -13,12 +11,7 @@ from fedtaco.errors import InvalidInput, unknown
 from fedtaco.randomness import generator
 
 WITHOUT_PARAMETER = {"groups": label_groups, "iid": iid}
-WITH_PARAMETER: dict[str, Callable[[Labels, int, np.random.Generator, float], Partition]] = {
-    "dirichlet": dirichlet,
-    "dirichlet-client": dirichlet_client,
-    "shards": shards,
-    "quantity": quantity,
-}
+WITH_PARAMETER = {"dirichlet": dirichlet, "dirichlet-client": dirichlet_client, "shards": shards, "quantity": quantity}
 """Partitions that are written with a number, as in ``dirichlet:0.5``."""
 PARTITIONS = ("groups", "dirichlet:0.5", "dirichlet-client:0.5", "shards:2", "quantity:0.5", "iid", "natural", "flwr:…")
 """An example of each partition."""

@@ -1,26 +1,21 @@
-"""The datasets, one file per family. A new dataset is a new file in this folder and a new entry in :data:`SOURCES`."""
+"""The datasets, one file each. A new dataset is a new file in this folder: every ``Source`` in it is found."""
 
-from fedtaco.data.sources import adult, cifar, digits, femnist, mnist, shakespeare, svhn
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+
 from fedtaco.data.sources.base import DatasetInfo, Source
 from fedtaco.errors import unknown
 
-SOURCES: dict[str, Source] = {
-    source.info.name: source
-    for source in (
-        digits.DIGITS,
-        mnist.MNIST,
-        mnist.FASHION_MNIST,
-        femnist.FEMNIST,
-        femnist.FEMNIST_DIGITS,
-        svhn.SVHN,
-        cifar.CIFAR10,
-        cifar.CIFAR100,
-        adult.ADULT,
-        adult.ADULT_STANDARDIZED,
-        shakespeare.SHAKESPEARE,
-    )
-}
-"""All datasets by name, in the order in which they are listed."""
+
+def _find_all() -> Iterator[Source]:
+    for module in iter_modules(__path__):
+        contents = vars(import_module(f"{__name__}.{module.name}"))
+        yield from (value for value in contents.values() if isinstance(value, Source))
+
+
+SOURCES: dict[str, Source] = {source.info.name: source for source in _find_all()}
+"""All datasets by name, in the order of their files."""
 
 
 def find_source(name: str) -> Source:

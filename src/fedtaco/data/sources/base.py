@@ -1,7 +1,7 @@
 """The base class of all datasets.
 
 A :class:`Source` knows everything about one dataset: its facts (:class:`DatasetInfo`), how to read the publisher's
-files, how to fetch them and how to prepare batches. Each family of datasets has a file of its own in this package.
+files, how to fetch them and how to prepare batches. Each dataset has a file of its own in this package.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""CIFAR-10 and CIFAR-100: photographs of ten or a hundred kinds of objects, 32 × 32 colour pixels.
-
-The publisher's files are pickled; they are read by an unpickler that cannot run code.
-"""
+"""The file format of CIFAR-10 and CIFAR-100: pickled batches, read by an unpickler that cannot run code."""
 
 import io
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedtaco.data.sources.base import DatasetInfo, HubColumns, RawDataset, RawSplit, damaged_file
+from fedtaco.data.sources.base import RawDataset, RawSplit, damaged_file
 from fedtaco.data.sources.images import ImageSource
 
 
@@ -49,33 +46,3 @@ def read_batch(path: Path, label_key: str) -> RawSplit:
         return RawSplit(images.reshape(len(labels), 3, 32, 32), labels)
     except Exception as error:
         raise damaged_file(path, f"a CIFAR batch with 'data' and '{label_key}'") from error
-
-
-_INFO = DatasetInfo(
-    name="cifar10",
-    title="CIFAR-10",
-    shape=(3, 32, 32),
-    classes=10,
-    train=50000,
-    test=10000,
-    model="cnn",
-    partition="groups",
-    folders=("cifar-10-batches-py",),
-    files=(*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"),
-    hub="uoft-cs/cifar10",
-    citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
-)
-_FINE_INFO = replace(
-    _INFO,
-    name="cifar100",
-    title="CIFAR-100, fine labels",
-    classes=100,
-    model="resnet18",
-    partition="dirichlet:0.5",
-    folders=("cifar-100-python",),
-    files=("train", "test"),
-    hub="uoft-cs/cifar100",
-)
-
-CIFAR10 = CifarSource(_INFO, HubColumns("img", "label"), label_key="labels")
-CIFAR100 = CifarSource(_FINE_INFO, HubColumns("img", "fine_label"), label_key="fine_labels")
