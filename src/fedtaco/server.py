@@ -148,7 +148,8 @@ class Server:
         )
         scores = dict(zip(results.clients.tolist(), verdict.scores, strict=True))
         if verdict.dropped.any():
-            results.drop(verdict.dropped, {decision.client: decision.reason for decision in verdict.decisions})
+            reasons = {decision.client: decision.reason for decision in verdict.decisions}
+            results.drop(verdict.dropped, {**dict.fromkeys(results.cohort, "the detector gave no reason"), **reasons})
             uploads = self._uploads(state, results)
         uploads.aggregation_weights = self.method.weigh(state.server, uploads)
         used = set(results.clients.tolist())

@@ -151,7 +151,7 @@ class RaisesAnError(DropsZeros):
         (ForgetsSeen(), "forgets-seen: the memory's names change from round to round"),
         (NeverHadSeen(), "never-had-seen: initial_memory has no 'seen'"),
         (MemoryPerUpload(), "memory-per-upload: 'strikes' needs one entry per client"),
-        (DropsWithoutDecision(), "drops-without-decision"),
+        (DropsWithoutDecision(), "drops-without-decision: an upload was dropped without a decision"),
         (DropsWithoutReason(), "drops-without-reason: a decision has no reason"),
         (RemembersOutsideItsMemory(), "remembers-outside: a resumed run differs"),
         (ChangesMemoryInPlace(), "changes-memory: a resumed run differs"),
