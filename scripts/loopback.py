@@ -130,7 +130,7 @@ class Loopback:
         return f'partition-id={place} num-partitions={count} memory-dir="{self.folder}/memory{place}"'
 
     def wait_for_nodes(self, count: int) -> None:
-        """Wait until so many nodes are online."""
+        """Wait until this many nodes are online."""
         wait_until(lambda: len(self.online()) >= count, 150, f"{count} nodes", self.log_of("superlink"))
 
     def online(self) -> list[int]:
