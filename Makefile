@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo flower-demo test test-browser test-flower check test-wheel bench bench-flower bench-peers format clean
+.PHONY: demo flower-demo test test-browser test-flower check soak soak-short test-wheel bench bench-flower bench-peers format clean
 
 demo: $(READY)  ## Compare the paper's seven methods on digits and write a report
 	$(BIN)/fedtaco compare --dataset digits --out runs/demo --overwrite
@@ -27,6 +27,13 @@ check: $(READY)  ## Check style, types, and which package may import which
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+soak: $(READY)  ## Kill runs, damage folders, send hostile replies and random commands; takes hours and can be resumed
+	$(BIN)/python scripts/soak
+
+soak-short: $(READY)  ## The same for two minutes
+	rm -rf runs/soak-short
+	$(BIN)/python scripts/soak --minutes 2 --out runs/soak-short
 
 test-wheel: $(READY)  ## Build the wheel and use it in a new virtual environment
 	scripts/test-wheel $(BIN)/python

@@ -1,6 +1,7 @@
-"""The workloads that every contender runs, without fedtaco: models as researchers write them, and random data.
+"""The workloads that every contender runs: models as researchers write them, and random data.
 
-A round is one of FedAvg: every client starts from the global model and takes K steps of plain SGD.
+In a round, as in FedAvg, every client starts from the global model and takes K steps of plain SGD. This module does not
+import fedtaco, which is not installed in the environments of peers.
 """
 
 import itertools
@@ -130,7 +131,7 @@ def parse_arguments() -> tuple[Case, str]:
 
 
 def time_rounds(case: Case, run_round: Callable[[], object]) -> None:
-    """Warm up, time the rounds, and print the milliseconds of a step and the memory as one line of JSON."""
+    """Time rounds after one for warm-up; print the milliseconds per step and the memory in MB as one line of JSON."""
     run_round()
     started = perf_counter()
     for _ in range(case.rounds):
@@ -141,7 +142,7 @@ def time_rounds(case: Case, run_round: Callable[[], object]) -> None:
 
 
 def memory_mb() -> float:
-    """Return the memory of this process and its children; pages that several of them share count once."""
+    """Return the memory of this process and its children in MB; pages that several of them share count once."""
     own = Path("/proc/self")
     children = [pid for task in own.glob("task/*/children") for pid in task.read_text().split()]
     rollups = [Path("/proc") / pid / "smaps_rollup" for pid in (own.name, *children)]

@@ -1,8 +1,8 @@
 """``make bench-flower``: the server's step of TACO on Flower, with 100 nodes and ResNet-18's 11 million parameters.
 
-Replies are real Flower messages that are collected one at a time in a temporary file. The step is compared with
-numpy's mean of the same matrix; both are measured in turns. ``--nodes`` and ``--model`` run a smaller benchmark, whose
-results are printed and not stored.
+Replies are real Flower messages, whose uploads are collected one at a time in a temporary file. The step is compared
+with numpy's mean of the same matrix; the two are measured in turns. ``--nodes`` and ``--model`` choose a smaller
+benchmark, whose results are printed and not stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from flwr.app import Message, Metadata
-from measure import HERE, alone, machine, ratio
+from measure import HERE, benchmark_lock, machine, ratio
 
 from fedtaco.client import dry_run
 from fedtaco.cohort import ClientResult, CohortResults, Instructions
@@ -36,7 +36,7 @@ PAGE = HERE.parent / "docs" / "flower.md"
 
 
 class PeakMemory:
-    """The highest amounts of private memory and of mapped files of this process, in MB."""
+    """Records the peaks of this process's private memory and of its mapped files, in MB, until it is stopped."""
 
     def __init__(self) -> None:
         self.private = self.files = 0.0
@@ -47,7 +47,7 @@ class PeakMemory:
 
     @staticmethod
     def now() -> tuple[float, float]:
-        """Return the private memory and the mapped files at this moment."""
+        """Return the current private memory and mapped files."""
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
         private, files = (int(lines[name].split()[0]) / 1024 for name in ("RssAnon", "RssFile"))
         return private, files
@@ -68,15 +68,15 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=NODES, help="number of nodes")
     parser.add_argument("--model", default=MODEL, help="the model, such as mlp for a small benchmark")
     options = parser.parse_args()
-    found = measure(options.nodes, options.model)
+    results = measure(options.nodes, options.model)
     if (options.nodes, options.model) == (NODES, MODEL):
-        RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-        write_table(found)
-    print(json.dumps(found, indent=2))
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        write_table(results)
+    print(json.dumps(results, indent=2))
 
 
 def measure(nodes: int, model: str) -> dict[str, Any]:
-    """Return what the page and the results file state."""
+    """Take all measurements; return them as the results file stores them."""
     flat = FlatModel(build_model(model, (3, 32, 32), 10, seed=0))
     constants = Constants(clients=nodes, rounds=10, local_steps=10, local_lr=0.01)
     server = Server(Taco(), constants, 0, nodes)
@@ -84,7 +84,9 @@ def measure(nodes: int, model: str) -> dict[str, Any]:
     instructions = server.train_instructions(state, torch.arange(nodes))
     upload, _ = dry_run(server.method, instructions, constants, {})
     template = {name: tensor.to("meta") for name, tensor in upload.items()}
-    collector = ReplyCollector(server.method, instructions, list(range(nodes)), template, constants.local_steps, None)
+    lowest, local_steps = flat.min_buffers, constants.local_steps
+    cohort = list(range(nodes))
+    collector = ReplyCollector(server.method, instructions, cohort, template, lowest, local_steps, None)
     base = torch.randn(flat.vector.shape, generator=torch.Generator().manual_seed(0))
     peak = PeakMemory()
     collecting_seconds = collect(collector, base)
@@ -95,10 +97,10 @@ def measure(nodes: int, model: str) -> dict[str, Any]:
         "nodes": nodes,
         "parameters": flat.vector.numel(),
         "uploads_mb": round(results.vectors["update"].nbytes / 1e6),
-        "own_memory_mb": round(peak.private),
-        "own_memory_before_mb": round(peak.private_before),
+        "private_memory_mb": round(peak.private),
+        "private_memory_before_mb": round(peak.private_before),
         "mapped_files_mb": round(peak.files),
-        "taking_in_seconds": round(collecting_seconds, 1),
+        "collecting_seconds": round(collecting_seconds, 1),
         "step_seconds": round(statistics.median(steps), 1),
         "numpy_mean_seconds": round(statistics.median(means), 1),
         "step_over_numpy": ratio(steps, means),
@@ -106,7 +108,7 @@ def measure(nodes: int, model: str) -> dict[str, Any]:
 
 
 def collect(collector: ReplyCollector, base: torch.Tensor) -> float:
-    """Collect one reply per node, each a variation of ``base``; return the seconds it took."""
+    """Collect one reply per node, each with an update derived from ``base``; return the seconds it took."""
     cohort, seconds = collector.cohort, 0.0
     for client in cohort:
         reply = make_reply(client, base.roll(client * 1013) * (1 + client / len(cohort)))
@@ -147,15 +149,15 @@ def time_steps(
     return steps, means
 
 
-def write_table(found: dict[str, Any]) -> None:
+def write_table(results: dict[str, Any]) -> None:
     """Write the table of docs/flower.md, between its markers."""
-    times = found["step_over_numpy"]
+    times, before = results["step_over_numpy"], results["private_memory_before_mb"]
     rows = {
-        "private memory at its peak": f"{found['own_memory_mb']} MB, of which {found['own_memory_before_mb']} before",
-        "pages of the temporary file in memory, which the system can reclaim": f"{found['mapped_files_mb']:,} MB",
-        f"collecting {found['nodes']} replies, one at a time": f"{found['taking_in_seconds']} s",
-        "TACO's step: norms, cosines, α, weights and the weighted sum": f"{found['step_seconds']} s",
-        "numpy's mean of the same matrix": f"{found['numpy_mean_seconds']} s",
+        "private memory at its peak": f"{results['private_memory_mb']} MB, of which {before} MB before the first reply",
+        "pages of the temporary file in memory, which the system can reclaim": f"{results['mapped_files_mb']:,} MB",
+        f"collecting {results['nodes']} replies, one at a time": f"{results['collecting_seconds']} s",
+        "TACO's step: norms, cosines, α, weights and the weighted sum": f"{results['step_seconds']} s",
+        "numpy's mean of the same matrix": f"{results['numpy_mean_seconds']} s",
         "ratio of the two, median and quartiles": f"{times['median']}× ({times['low']} to {times['high']})",
     }
     lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
@@ -171,5 +173,5 @@ def show_progress(line: str) -> None:
 
 
 if __name__ == "__main__":
-    with alone():
+    with benchmark_lock():
         main()

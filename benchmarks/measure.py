@@ -1,4 +1,4 @@
-"""Measuring on a noisy machine: contenders take turns, medians are reported, ratios come with their quartiles."""
+"""Measurements on a noisy machine: contenders take turns, and results are medians of ratios, with quartiles."""
 
 import fcntl
 import json
@@ -17,8 +17,8 @@ HERE = Path(__file__).parent
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Exit if another benchmark is running on this machine; keep others from starting meanwhile."""
+def benchmark_lock() -> Iterator[None]:
+    """Exit if another benchmark is running on this machine, and prevent others from starting meanwhile."""
     with (HERE / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -28,7 +28,20 @@ def alone() -> Iterator[None]:
 
 
 def take_turns(contenders: Mapping[str, Callable[[], float]], turns: int) -> dict[str, list[float]]:
-    """Measure each contender once per turn; every turn starts with another contender."""
+    """Measure each contender once per turn; every turn starts with another contender.
+
+    Parameters
+    ----------
+    contenders
+        For each contender, a function that measures it once.
+    turns
+        Number of turns.
+
+    Returns
+    -------
+    dict
+        The measurements of each contender, one per turn.
+    """
     names = list(contenders)
     measured: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(turns):
@@ -39,14 +52,26 @@ def take_turns(contenders: Mapping[str, Callable[[], float]], turns: int) -> dic
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
-    """Return the median of the ratios within each turn, and their quartiles."""
+    """Divide two contenders' measurements turn by turn; return the median of the ratios and their quartiles."""
     ratios = [above / below for above, below in zip(numerators, denominators, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     return {"low": round(low, 3), "median": round(middle, 3), "high": round(high, 3)}
 
 
 def run_contender(python: str, script: str, variant: str, case: str) -> dict[str, float]:
-    """Run a contender in a process of its own and return what it measured."""
+    """Run a contender in a process of its own and return what it measured.
+
+    Parameters
+    ----------
+    python
+        The interpreter to run it with.
+    script
+        A file in ``benchmarks/contenders``.
+    variant
+        The number of threads, or the engine.
+    case
+        A key of ``cases.CASES``.
+    """
     command = [python, str(HERE / "contenders" / script), case, variant]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,6 +1,7 @@
-"""``make bench``: engines against the plain PyTorch loop, methods against FedAvg, the server's step, memory and growth.
+"""``make bench``: measures engines, methods, the server's step, small runs, memory, and growth with the clients.
 
-With fewer turns than the default, results are printed and not stored.
+Engines are compared with the plain PyTorch loop, and methods with FedAvg. With fewer turns than the default, results
+are printed and not stored.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from cases import CASES, Case, memory_mb
 from chart import draw_chart
-from measure import HERE, alone, machine, ratio, run_contender, take_turns
+from measure import HERE, benchmark_lock, machine, ratio, run_contender, take_turns
 from simulators import build_simulator
 from tables import write_tables
 from torch import Tensor
@@ -35,7 +36,7 @@ TURNS = 5
 RESULTS = HERE / "results.json"
 DOCS = HERE.parent / "docs"
 PEAK_GFLOPS = 71
-"""Peak of one core in float32, from which the arithmetic limit is computed."""
+"""Peak of one core of the benchmark machine in float32, from which the arithmetic limit is computed."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("--peer", metavar="PYTHON", help="interpreter with pfl installed, to measure pfl as well")
     options = parser.parse_args()
     parts = [options.only] if options.only else list(PARTS)
-    with alone():
+    with benchmark_lock():
         torch.set_num_threads(1)
         if options.turns < TURNS:
             print(json.dumps({part: PARTS[part](options) for part in parts}, indent=2))
@@ -74,7 +75,15 @@ def main() -> None:
 
 
 def measure_engines(turns: int, peer_python: str | None) -> dict[str, Any]:
-    """Measure the milliseconds of one client's step, for each contender in a process of its own."""
+    """Measure one client's step of each contender, in a process of its own each time.
+
+    Parameters
+    ----------
+    turns
+        Number of turns; heavy cases take at most two.
+    peer_python
+        Interpreter with pfl installed, or ``None`` to omit pfl.
+    """
     results = {}
     for name, case in CASES.items():
         engines = useful_engines(case)
@@ -99,7 +108,7 @@ def measure_engines(turns: int, peer_python: str | None) -> dict[str, Any]:
 
 
 def time_step(contender: str, case: str, peer_python: str | None) -> float:
-    """Return the milliseconds of one client's step."""
+    """Run a contender once and return the milliseconds of one client's step."""
     python = peer_python if peer_python and contender in PEER else sys.executable
     milliseconds = run_contender(python, *CONTENDERS[contender], case)["step_ms"]
     show_progress(f"{case}: {contender} {milliseconds:.4f} ms")
@@ -107,7 +116,7 @@ def time_step(contender: str, case: str, peer_python: str | None) -> float:
 
 
 def useful_engines(case: Case) -> list[str]:
-    """Return the engines to measure; ``batched`` is of use only for the mlp on a CPU."""
+    """Return the engines to measure: all, but ``batched`` only for the mlp, since it is slower for others on a CPU."""
     return [engine for engine in ENGINES if engine != "batched" or case.name == "mlp"]
 
 
@@ -120,6 +129,7 @@ def measure_methods(turns: int) -> dict[str, Any]:
 
 
 def compare_steps(model_name: str, shape: tuple[int, ...], steps: int, turns: int) -> dict[str, Any]:
+    """Measure the methods on one model; ``shape`` is that of an input, ``steps`` the local steps of a round."""
     model = FlatModel(build_model(model_name, shape, 10, seed=0))
     samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
     constants = Constants(clients=2, rounds=10, local_steps=steps, local_lr=0.01)
@@ -166,14 +176,14 @@ def measure_server(turns: int) -> dict[str, Any]:
 
 
 class ServerSteps:
-    """Steps of a server on matrices of uploads that are not in the cache.
+    """Steps of a server on matrices of uploads that are not in the processor's cache.
 
     Parameters
     ----------
     rows, columns
         Number of uploads, and of parameters.
     copies
-        Number of matrices that are used in turn.
+        Number of matrices, which are used in turn so that none stays in the cache.
     """
 
     def __init__(self, rows: int, columns: int, copies: int) -> None:
@@ -185,7 +195,7 @@ class ServerSteps:
         self.broadcast = self.taco.broadcast(self.state, self.cohort)
         self.guard, self.round = Guard(), 0
         self.guard_memory = self.guard.initial_memory(weights, self.constants)
-        for _ in range(20):  # the guard as it is in the middle of a run, when it knows twenty moves
+        for _ in range(20):  # bring the guard to the state it has in the middle of a run, with twenty known moves
             self.judge(torch.randn(2, columns))
 
     def time(self, step: Callable[[Tensor], object]) -> float:
@@ -243,7 +253,7 @@ def small_mlp() -> torch.nn.Module:
 
 
 def measure_memory() -> dict[str, Any]:
-    """Measure the megabytes of a run besides its data and update matrix, including worker processes."""
+    """Measure the megabytes of a run besides its data and its matrix of uploads, including worker processes."""
     results = {}
     for name, case in CASES.items():
         if not case.is_heavy:
@@ -262,7 +272,7 @@ def measure_memory() -> dict[str, Any]:
 
 
 def measure_growth() -> dict[str, Any]:
-    """Measure the milliseconds and memory of a round with 20 to 2,000 clients: digits, mlp, 10 steps."""
+    """Measure the milliseconds of a round and the memory with 20 to 2,000 clients, on digits with mlp and 10 steps."""
     train = load_dataset("digits").train
     results, rounds = {}, 9
     everyone = [(clients, 1.0) for clients in (20, 50, 100, 200, 500, 1000, 2000)]

@@ -1,4 +1,4 @@
-"""Simulators of fedtaco for the benchmarks."""
+"""Simulators for the benchmarks, built from a model and samples without an experiment around them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from fedtaco.data import Samples
-from fedtaco.experiment.prepared import prepare_simulator
+from fedtaco.experiment.prepared_run import prepare_simulator
 from fedtaco.methods import Method
 from fedtaco.runs.settings import RunSettings, check_settings
 from fedtaco.simulator import Simulator

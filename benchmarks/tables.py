@@ -80,7 +80,7 @@ def _memory(results: Results) -> str:
     cases = results["memory"]
     contenders = list(dict.fromkeys(name for case in cases.values() for name in case))
     rows = [[name, *(_number(case.get(contender)) for contender in contenders)] for name, case in cases.items()]
-    return markdown_table(["megabytes beyond data and matrix", *contenders], rows)
+    return markdown_table(["megabytes besides data and uploads", *contenders], rows)
 
 
 def _growth(results: Results) -> str:

@@ -11,12 +11,12 @@ centres = torch.randn(3, 8)
 
 
 def draw_patients(count: int, diagnoses: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw eight measurements and a diagnosis of each patient."""
+    """Draw eight measurements and a diagnosis for each of ``count`` patients."""
     y = diagnoses[torch.randint(0, len(diagnoses), (count,))]
     return centres[y] + torch.randn(count, 8), y
 
 
-# Six hospitals, each with one diagnosis that is four times as frequent as the two others, and a balanced test set.
+# Six hospitals, each with one diagnosis that is four times as frequent as each of the others, and a balanced test set.
 all_diagnoses = torch.arange(3)
 clients = [draw_patients(200, torch.cat([all_diagnoses, torch.full((3,), number % 3)])) for number in range(6)]
 test = draw_patients(500, all_diagnoses)

@@ -1,6 +1,8 @@
-"""A method of your own: FedAvg that clips the norm of each upload. Run this file, or use it on the command line:
+"""A method of your own: FedAvg that clips the norm of each upload.
 
-fedtaco run --method own_method:Clipped --set clipped.limit=0.5
+Run this file, or name the method on the command line in this folder:
+
+    fedtaco run --method own_method:Clipped --set clipped.limit=0.5
 """
 
 from dataclasses import dataclass

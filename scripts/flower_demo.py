@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run TACO for three rounds across three SuperNodes on this machine, with TLS and new keys; then write the report."""
+"""Run TACO for three rounds on three SuperNodes on this machine, with TLS and new keys, and write the report."""
 
 from __future__ import annotations
 

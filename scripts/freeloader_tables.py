@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write the tables and figures of docs/freeloaders.md from the runs of scripts/run_freeloaders.py.
 
-A table replaces what stands between two markers of the page; campaigns with unfinished runs are skipped.
+Each table replaces the text between two markers of the page. Campaigns, which are subfolders of runs, are skipped if
+one of their runs is unfinished.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from pages import DOCS, finished_runs, markdown_table, subfolders, write_sections
 
 from fedtaco.records import ClientRecord, History, PartitionRecord, RunFolder
-from fedtaco.records.detection import Rates, auroc, expulsions, threshold_rates
+from fedtaco.records.detection_rates import Rates, auroc, expulsions, threshold_rates
 from fedtaco.records.formatting import format_count, format_mean
 from fedtaco.trust import Behaviour, parse_behaviour
 from fedtaco.trust.behaviours import Freeloader
@@ -24,11 +25,13 @@ from fedtaco.trust.behaviours import Freeloader
 KAPPA, LIMIT = 0.6, "T/5"
 """The paper's κ and λ."""
 COPIES, NOISE = ("replay", "replay-scaled", "zero"), ("replay-noise", "disguised", "random")
+"""Behaviours whose uploads contain nothing new, and behaviours whose uploads contain noise."""
 BLUE, ORANGE = "#0072B2", "#E69F00"
 MISSING = "–"
 
 Key = TypeVar("Key")
 Score = Callable[[ClientRecord], float | None]
+"""Reads a score of an upload; ``None`` if it was not computed."""
 
 
 def main() -> None:
@@ -54,7 +57,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """One run; its files are read when they are needed."""
+    """One run, whose files are read when they are first needed."""
 
     folder: RunFolder
 
@@ -80,7 +83,7 @@ class Run:
 
     @property
     def behaviour_name(self) -> str:
-        """The behaviour as it was configured; ``none`` without freeloaders."""
+        """The behaviour as it was configured; ``none`` if no client misbehaves."""
         return str(self.config.get("behaviour", "none"))
 
     @cached_property
@@ -89,12 +92,12 @@ class Run:
 
     @property
     def has_attackers(self) -> bool:
-        """Whether the clients that misbehave are attackers, which train, and not freeloaders."""
+        """Whether the misbehaving clients are attackers, which train, instead of freeloaders."""
         return self.behaviour is not None and not isinstance(self.behaviour, Freeloader)
 
     @cached_property
     def freeloaders(self) -> frozenset[int]:
-        """The clients that misbehave."""
+        """The clients that misbehave, as freeloaders or attackers."""
         return frozenset(self.partition.freeloaders)
 
     @property
@@ -103,12 +106,12 @@ class Run:
 
     @cached_property
     def paper_rates(self) -> Rates:
-        """Rates of the paper's rule, by the α of a run without a detector."""
+        """Rates of the paper's rule, computed from the recorded α; the run must be without a detector."""
         return threshold_rates(self.history, self.partition)[KAPPA, LIMIT]
 
     @property
     def rounds_to_detection(self) -> list[int]:
-        """Rounds from a freeloader's first misbehaviour to its expulsion, both included."""
+        """For each expelled freeloader, the rounds from its first misbehaviour to its expulsion, both included."""
         first = next(number for number in range(1, self.config["rounds"] + 1) if self.is_round_of_misbehaviour(number))
         expelled = expulsions(self.history)
         return [expelled[client] - first + 1 for client in sorted(self.freeloaders) if client in expelled]
@@ -122,13 +125,13 @@ class Run:
         return float(self.summary["detection"]["freeloader_weight"])
 
     def is_round_of_misbehaviour(self, number: int) -> bool:
-        """Return whether misbehaving clients misbehave in a round; attackers always do."""
+        """Return whether the misbehaving clients misbehave in this round; attackers do so in every round."""
         if not isinstance(self.behaviour, Freeloader):
             return self.behaviour is not None
         return self.behaviour.freeloads(number, self.config["rounds"])
 
     def misbehaves(self, record: ClientRecord) -> bool:
-        """Return whether a client misbehaved in a round."""
+        """Return whether the client of a record misbehaved in the round of the record."""
         return record.client in self.freeloaders and self.is_round_of_misbehaviour(record.round)
 
     def records(self, *, of_freeloaders: bool) -> Iterator[ClientRecord]:
@@ -150,13 +153,13 @@ def explained_part(record: ClientRecord) -> float | None:
     return record.scores.get("explained")
 
 
-def known(score: Score, records: Iterable[ClientRecord]) -> list[float]:
-    """Return the scores of all records that have one."""
+def known_scores(score: Score, records: Iterable[ClientRecord]) -> list[float]:
+    """Return the score of every record that has one."""
     return [value for record in records if (value := score(record)) is not None]
 
 
 def behaviour_table(guarded: Sequence[Run], unguarded: Sequence[Run]) -> str:
-    """Return one row per behaviour, over all partitions and seeds."""
+    """Return a table with one row per behaviour, over all partitions and seeds."""
     without_guard = group(unguarded, lambda run: run.behaviour_name)
     headers = [
         "behaviour",
@@ -191,7 +194,7 @@ def behaviour_table(guarded: Sequence[Run], unguarded: Sequence[Run]) -> str:
 
 
 def partition_table(guarded: Sequence[Run], unguarded: Sequence[Run]) -> str:
-    """Return one row per partition, over all behaviours of freeloaders."""
+    """Return a table with one row per partition, over all behaviours except those of attackers."""
     without_guard = group([run for run in unguarded if not run.has_attackers], lambda run: run.partition_name)
     with_guard = group([run for run in guarded if not run.has_attackers], lambda run: run.partition_name)
     headers = [
@@ -208,14 +211,14 @@ def partition_table(guarded: Sequence[Run], unguarded: Sequence[Run]) -> str:
     for name, runs in with_guard.items():
         without = without_guard.get(name, [])
         honest = [record for run in runs for record in run.records(of_freeloaders=False)]
-        honest_alpha = known(alpha, (record for run in without for record in run.records(of_freeloaders=False)))
+        honest_alpha = known_scores(alpha, (record for run in without for record in run.records(of_freeloaders=False)))
         rows.append(
             [
                 f"`{name}`",
                 percent(run.rates.true_positive for run in runs if run.freeloaders),
                 percent(run.rates.false_positive for run in runs),
-                f"{min(known(new_part, honest)):.1e}",
-                f"{min(known(explained_part, honest)):.3f}",
+                f"{min(known_scores(new_part, honest)):.1e}",
+                f"{min(known_scores(explained_part, honest)):.3f}",
                 format_mean(fmean(honest_alpha) if honest_alpha else None, digits=2),
                 percent(run.paper_rates.true_positive for run in without if run.freeloaders),
                 percent(run.paper_rates.false_positive for run in without),
@@ -225,7 +228,7 @@ def partition_table(guarded: Sequence[Run], unguarded: Sequence[Run]) -> str:
 
 
 def score_table(guarded: Sequence[Run], unguarded: Sequence[Run]) -> str:
-    """Return one row per behaviour: how well each score alone separates uploads of freeloaders from honest ones."""
+    """Return a table of how well each score alone separates forged from honest uploads, with one row per behaviour."""
     without_guard = group(unguarded, lambda run: run.behaviour_name)
     rows = [
         [
@@ -241,7 +244,10 @@ def score_table(guarded: Sequence[Run], unguarded: Sequence[Run]) -> str:
 
 
 def area(runs: Sequence[Run], score: Score, *, low_is_suspicious: bool = False) -> str:
-    """Return the area under a score's ROC curve, from the second round on."""
+    """Return the area under a score's ROC curve, over forged and honest uploads from the second round on.
+
+    Uploads of freeloaders in rounds in which they train are ignored.
+    """
     forged: list[float] = []
     honest: list[float] = []
     for run in runs:
@@ -254,7 +260,7 @@ def area(runs: Sequence[Run], score: Score, *, low_is_suspicious: bool = False) 
 
 
 def count_table(runs: Sequence[Run]) -> str:
-    """Return one row per number of freeloaders."""
+    """Return a table with one row per number of freeloaders."""
     headers = ["freeloaders", "runs", "TPR", "FPR", "honest uploads dropped", "rounds to detection"]
     rows = [
         [
@@ -271,7 +277,7 @@ def count_table(runs: Sequence[Run]) -> str:
 
 
 def full_setting_table(runs: Sequence[Run]) -> str:
-    """Return one row per partition, number of freeloaders and detector."""
+    """Return a table with one row per partition, number of freeloaders and detector."""
     headers = [
         "partition",
         "freeloaders",
@@ -314,7 +320,7 @@ def by_behaviour(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
 
 
 def percent(fractions: Iterable[float]) -> str:
-    """Return the mean of fractions in percent; a dash if there are none."""
+    """Return the mean of some fractions in percent, or a dash if there are none."""
     values = list(fractions)
     return format_count(100 * fmean(values)) if values else MISSING
 
@@ -333,7 +339,7 @@ def mean_rounds_to_detection(runs: Sequence[Run]) -> str:
 
 
 def draw_scores(guarded: Sequence[Run], unguarded: Sequence[Run], path: Path) -> None:
-    """Draw α without a detector, and the guard's two scores, of honest clients and freeloaders."""
+    """Draw α in runs without a detector and the guard's two scores, for honest clients and for freeloaders."""
     partitions = list(group(guarded, lambda run: run.partition_name))
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
@@ -342,7 +348,7 @@ def draw_scores(guarded: Sequence[Run], unguarded: Sequence[Run], path: Path) ->
         judged = [run for run in guarded if run.partition_name == name and not run.has_attackers]
         for of_freeloaders, colour, shift in ((False, BLUE, -0.18), (True, ORANGE, 0.18)):
             records = (record for run in replayed for record in run.records(of_freeloaders=of_freeloaders))
-            draw_box(left, known(alpha, after_first_round(records)), place + shift, colour)
+            draw_box(left, known_scores(alpha, after_first_round(records)), place + shift, colour)
             for axes, score, behaviours in ((middle, new_part, COPIES), (right, explained_part, NOISE)):
                 records = (
                     record
@@ -351,7 +357,7 @@ def draw_scores(guarded: Sequence[Run], unguarded: Sequence[Run], path: Path) ->
                     for record in run.records(of_freeloaders=of_freeloaders)
                     if run.misbehaves(record) == of_freeloaders
                 )
-                values = [max(value, 1e-16) for value in known(score, after_first_round(records))]
+                values = [max(value, 1e-16) for value in known_scores(score, after_first_round(records))]
                 draw_box(axes, values, place + shift, colour)
     for axes, title in (
         (left, "α (freeloaders: replay)"),

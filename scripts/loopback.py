@@ -1,7 +1,7 @@
 """A Flower federation on this machine: a SuperLink and SuperNodes on 127.0.0.1, with new certificates and keys.
 
-``with Loopback(folder) as federation`` starts the SuperLink; every process started by it or through it has ended
-when the block ends.
+``with Loopback(folder) as federation`` starts the SuperLink. When the block ends, all processes of the federation are
+stopped.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ ENVIRONMENT = {
 
 
 class Loopback:
-    """A SuperLink with TLS, and the nodes that are started.
+    """A SuperLink with TLS, and the SuperNodes that are started.
 
     Parameters
     ----------
     folder
-        Where keys, certificates, logs and Flower's own files are written.
+        Folder for keys, certificates, logs and Flower's own files.
     **environment
-        Further environment variables of all processes.
+        Further environment variables for all processes.
     """
 
     def __init__(self, folder: Path, **environment: str) -> None:
@@ -106,7 +106,17 @@ class Loopback:
         self.node_ids[name] = int(answer["node-id"])
 
     def start_node(self, name: str, config: str, *, with_certificate: bool = True) -> None:
-        """Start the SuperNode whose key has this name, with or without the certificate of the authority."""
+        """Start a registered SuperNode.
+
+        Parameters
+        ----------
+        name
+            Name of the node, as in :meth:`register`.
+        config
+            Its ``--node-config``.
+        with_certificate
+            Whether it knows the certificate of the authority; without it, the node cannot connect.
+        """
         authority = ("--root-certificates", str(self.folder / "ca.crt")) if with_certificate else ()
         self._start(
             name,
@@ -118,7 +128,7 @@ class Loopback:
         )
 
     def start_nodes(self, count: int) -> None:
-        """Register and start nodes, each with its own partition of the data and a folder for its memory."""
+        """Register and start nodes, each with its own partition of the data and its own folder for memory."""
         for place in range(count):
             self.register(f"node{place}")
         for place in range(count):
@@ -139,7 +149,7 @@ class Loopback:
         return [int(node["node-id"]) for node in nodes if node["status"] == "online"]
 
     def kill(self, name: str) -> None:
-        """Kill a process and its descendants without warning."""
+        """Send SIGKILL to a process and its descendants."""
         process = self.processes.pop(name)
         for pid in [process.pid, *descendants(process.pid)]:
             send_signal(pid, signal.SIGKILL)
@@ -161,7 +171,7 @@ class Loopback:
         self.processes.clear()
 
     def alive(self) -> list[int]:
-        """Return the processes of this federation, recognised by its folder in their environment."""
+        """Return the ids of the processes of this federation, which have its folder in their environment."""
         own_home = f"FLWR_HOME={self.home}".encode()
         return [pid for pid in all_processes() if own_home in read_process_file(pid, "environ").split(b"\0")]
 
@@ -176,7 +186,7 @@ class Loopback:
     # Runs
 
     def run(self, app: Path, **config: Any) -> int:
-        """Start a run of an app with this run configuration; return its id."""
+        """Start a run of an app with ``config`` as its run configuration; return the id of the run."""
         pairs = " ".join(f"{key.replace('_', '-')}={json.dumps(value)}" for key, value in config.items())
         return int(self.flwr("run", str(app), "lab", "--run-config", pairs)["run-id"])
 
@@ -288,7 +298,7 @@ def send_signal(pid: int, number: signal.Signals) -> None:
 
 
 def wait_until(holds: Callable[[], bool], timeout: float, what: str, log: Path) -> None:
-    """Wait until a condition holds; raise TimeoutError with the end of the log if it does not."""
+    """Wait until a condition holds; raise TimeoutError with the end of the log if it does not hold in time."""
     deadline = time.monotonic() + timeout
     while not holds():
         if time.monotonic() > deadline:
@@ -302,7 +312,7 @@ def tail(log: Path) -> str:
 
 
 def write_certificates(folder: Path) -> None:
-    """Write the certificate of a new authority, and one that it signed for 127.0.0.1."""
+    """Write the certificate of a new authority, and a key with a certificate that it signed for 127.0.0.1."""
     authority_key, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     authority = _certificate(authority_key, "fedtaco loopback authority", authority_key, None)
     certificate = _certificate(key, "127.0.0.1", authority_key, authority.subject)

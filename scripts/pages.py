@@ -1,4 +1,4 @@
-"""Tables in the pages of ``docs/``: each stands between the markers ``<!-- name -->`` and ``<!-- /name -->``."""
+"""Generated sections of the pages in ``docs/``, each between the markers ``<!-- name -->`` and ``<!-- /name -->``."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,15 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> 
 
 
 def write_sections(page: Path, sections: Mapping[str, str]) -> None:
-    """Replace what stands between the markers of each named section; a section without markers is ignored."""
+    """Replace the text between the markers of each section; a section without markers in the page is ignored.
+
+    Parameters
+    ----------
+    page
+        The Markdown file.
+    sections
+        The new text of each section, by name.
+    """
     text = page.read_text(encoding="utf-8")
     for name, content in sections.items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
@@ -34,7 +42,7 @@ def write_sections(page: Path, sections: Mapping[str, str]) -> None:
 
 
 def finished_runs(folder: Path) -> list[RunFolder]:
-    """Return all runs below a folder; none if one of them is unfinished, or if there are none."""
+    """Return all runs below a folder, or an empty list if one of them is unfinished or there are none."""
     try:
         runs = find_runs(folder)
     except InvalidInput:

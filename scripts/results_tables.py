@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Write the tables and figures of docs/results.md from the runs of scripts/run-results.
 
-A table replaces what stands between the two markers with the name of its folder. A figure is drawn if the page shows
-an image of that name. Folders with unfinished runs are skipped. Client time is the number of rounds times the cost of a
-client's step, which is read from benchmarks/results.json.
+Each folder of runs has a section of the page, between two markers with the name of the folder, which is replaced. A
+figure is drawn if the page shows an image of that name. Folders with unfinished runs are skipped. Client time is the
+number of rounds times the cost of a client's step, which is read from benchmarks/results.json.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SETTINGS = ("dataset", "partition", "clients", "rounds", "local_steps", "local_l
 TIMED_MODELS = {"adult": "mlp", "adult:standardized": "mlp", "fmnist": "cnn", "mnist": "cnn", "femnist:digits": "cnn"}
 """Model of the benchmark whose step costs apply to a dataset."""
 LAST_ROUNDS = 10
-"""Rounds at the end of a run whose lowest and highest accuracy are stated."""
+"""Number of rounds at the end of a run over which the lowest and highest accuracy are stated."""
 MISSING = "–"
 
 
@@ -54,13 +54,13 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The runs of one folder, FedAvg's first."""
+    """The runs of one folder, those of FedAvg first."""
 
     runs: list[RunFolder]
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Return the runs of a folder; none if one of them is unfinished."""
+        """Read the runs of a folder; the comparison is empty if one of them is unfinished."""
         runs = finished_runs(folder)
         return cls(sorted(runs, key=lambda run: (variant(run) != "fedavg", variant(run), run.config()["seed"])))
 
@@ -86,12 +86,12 @@ class Comparison:
 
     @property
     def settings(self) -> str:
-        """The settings in words, as lines of the page."""
+        """The sentence about the settings that the page shows above a table, wrapped."""
         stated = ", ".join(f"{name.replace('_', ' ')} {self.config[name]}" for name in SETTINGS)
-        return "\n".join(wrap(f"{stated}.", 120))
+        return "\n".join(wrap(f"Settings: {stated}.", 120))
 
     def times_to_target(self, step_costs: Mapping[str, float]) -> dict[str, float]:
-        """Return rounds times the cost of a step, for methods that reach the target with every seed."""
+        """Return rounds to the target times the cost of a step, for methods that reach it with every seed."""
         reached = [row for row in self.methods if row.reached_target and row.method in step_costs]
         return {row.method: float(row.rounds_to_target) * step_costs[row.method] for row in reached}
 
@@ -104,7 +104,7 @@ class Comparison:
 
 
 def variant(run: RunFolder) -> str:
-    """Return the method of a run, with γ if that was set."""
+    """Return the name of a run's method, with γ if that was set."""
     config = run.config()
     method, gamma = str(config["method"]), config["parameters"].get("taco.gamma")
     return method if gamma is None else f"{method}, γ = {gamma:g}"
@@ -122,16 +122,17 @@ def read_step_costs() -> dict[str, dict[str, float]]:
 def build_table(
     comparison: Comparison, control: Comparison, step_costs_by_model: Mapping[str, Mapping[str, float]]
 ) -> str:
-    """Return one row per method.
+    """Return a Markdown table with one row per method; columns without any value are left out.
 
     Parameters
     ----------
     comparison
         The runs of the table.
     control
-        The runs whose FedAvg client times are relative to.
+        The runs with the FedAvg to whose client time all others are relative; the same runs unless ``comparison`` has
+        another learning rate.
     step_costs_by_model
-        Relative costs of a client's step, by model and method.
+        Costs of a client's step relative to FedAvg's, by model and method.
     """
     config, reference = comparison.config, comparison.methods[0].method
     step_costs = step_costs_by_model.get(TIMED_MODELS.get(config["dataset"], ""), {})

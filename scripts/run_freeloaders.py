@@ -19,8 +19,8 @@ SEEDS = range(3)
 PARTITIONS = ("groups", "dirichlet:0.1", "dirichlet:0.5", "dirichlet:100", "iid")
 FULL_SETTING_PARTITIONS = ("groups", "dirichlet:0.5")
 SCALED = tuple(f"replay-scaled:{factor}" for factor in (-1, 0.1, 0.3, 3))
-AT_TIMES = tuple(f"{name}:{when}" for name in ("replay", "replay-noise") for when in ("late", "intermittent"))
-FREELOADERS = ("replay", *SCALED, "replay-noise", "zero", "disguised", "random", *AT_TIMES)
+SOMETIMES_HONEST = tuple(f"{name}:{when}" for name in ("replay", "replay-noise") for when in ("late", "intermittent"))
+FREELOADERS = ("replay", *SCALED, "replay-noise", "zero", "disguised", "random", *SOMETIMES_HONEST)
 ATTACKERS = ("sign-flip", "label-flip", "gaussian")
 IMAGE_FREELOADERS = ("replay", "replay-noise", "zero", "disguised", "random", "replay:late")
 SMALL_ADULT = {"dataset": "adult", "rounds": 30, "local_steps": 50}
@@ -59,7 +59,19 @@ def campaigns() -> Iterator[tuple[str, list[Settings]]]:
 def plan(
     shared: Settings, partitions: Sequence[str], counts: Sequence[int], behaviours: Sequence[str], detector: str
 ) -> Iterator[Settings]:
-    """Yield the settings of one run per seed, number of freeloaders, partition and behaviour."""
+    """Yield the settings of one run per seed, number of freeloaders, partition and behaviour.
+
+    Parameters
+    ----------
+    shared
+        Settings of all runs.
+    partitions, behaviours
+        The partitions, and the behaviours of the freeloaders or attackers.
+    counts
+        The numbers of freeloaders; without any, there is one run for all behaviours.
+    detector
+        The detector of all runs.
+    """
     for seed in SEEDS:
         for count in counts:
             for partition in partitions:

@@ -60,7 +60,7 @@ def test_missing_device_is_reported():
         choose_device("gpu")
     for name in ("cuda", "mps"):
         if choose_device("auto").type != name:
-            with pytest.raises(InvalidInput, match=f"device is '{name}', but torch finds none here"):
+            with pytest.raises(InvalidInput, match=f"device is '{name}', but torch finds no such device"):
                 fedtaco.run("fedavg", dataset="digits", rounds=1, local_steps=1, device=name)
 
 

@@ -47,3 +47,15 @@ def test_accuracy_of_sequences_counts_every_position():
     y = torch.where(torch.arange(5) < 4, x, (x + 1) % 3)
     result = fedtaco.train(Copy(), [(x, y)], (x, y), method="fedavg", rounds=1, local_steps=1)
     assert result.history.final_accuracy == 0.8
+
+
+def test_samples_without_a_label_have_a_loss_but_no_accuracy():
+    clients = [(torch.randn(20, 5), torch.arange(20) % 3) for _ in range(3)]
+    unlabelled = torch.randn(20, 5), torch.full((20,), -1)
+
+    def loss(prediction, y):
+        return prediction.square().mean()
+
+    result = fedtaco.train(nn.Linear(5, 3), clients, unlabelled, method="fedavg", rounds=1, local_steps=1, loss=loss)
+    assert result.history.final_accuracy is None
+    assert result.history.rounds[-1].loss > 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 
 import pytest
 
 from fedtaco.errors import InvalidInput
-from fedtaco.processes import can_fork, cores, die_with, picklable
+from fedtaco.processes import can_fork, cores, die_with, interrupted_by_sigterm, picklable, set_up_child
 
 
 def test_cores_respect_the_affinity_of_the_process(monkeypatch):
@@ -49,3 +50,29 @@ def test_unpicklable_error_is_replaced_and_keeps_its_notes():
     replacement = picklable(error)
     assert (type(replacement), str(replacement)) == (RuntimeError, "LocalError: no such ward")
     assert replacement.__notes__ == ["in round 3"]
+
+
+def test_sigterm_interrupts_once():
+    with interrupted_by_sigterm() as is_terminated:
+        assert not is_terminated()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert is_terminated()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def report_signals(connection, parent):
+    set_up_child(parent)
+    connection.send((signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)))
+
+
+def test_forked_process_leaves_signals_to_its_parent():
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    with interrupted_by_sigterm():
+        process = context.Process(target=report_signals, args=(sender, os.getpid()))
+        process.start()
+        sender.close()
+        assert receiver.recv() == (signal.SIG_IGN, signal.SIG_DFL)
+        process.join()

@@ -73,7 +73,7 @@ def test_find_imports_from_the_current_folder(folder):
         ("test_registry:Nameless", "The method Nameless needs a class attribute 'name'."),
         (
             "test_registry:Impostor",
-            "The name 'taco' of the method 'test_registry:Impostor' is fedtaco's own; choose another.",
+            "The name 'taco' of the method 'test_registry:Impostor' is used by fedtaco; choose another.",
         ),
     ],
 )

@@ -34,7 +34,7 @@ def test_cohort_depends_on_seed_and_round_alone():
 def test_expelled_and_unavailable_clients_are_not_chosen():
     server, state = make_server(4)
     expelled = torch.arange(CLIENTS) < 3
-    state = replace(state, trust={**state.trust, "expelled": expelled})
+    state = replace(state, detector_memory={**state.detector_memory, "expelled": expelled})
     assert server.choose_cohort(state, available=torch.arange(CLIENTS) != 5).tolist() == [3, 4, 6, 7]
     assert server.choose_cohort(state, available=torch.arange(CLIENTS) < 5).tolist() == [3, 4]
 

@@ -1,4 +1,4 @@
-"""fedtaco with a given engine."""
+"""fedtaco: FedAvg on the engine that the command line names."""
 
 import sys
 from pathlib import Path

@@ -13,25 +13,25 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     config, model = context.run_config, net()
     strategy = FedStrategy(
-        method=config["method"],
+        method=str(config["method"]),
         model=model,
-        detector=config["detector"],
-        min_available_nodes=config["min-available-nodes"],
-        local_steps=config["local-steps"],
-        batch_size=config["batch-size"],
-        local_lr=config["local-lr"],
+        detector=str(config["detector"]),
+        min_available_nodes=int(config["min-available-nodes"]),
+        local_steps=int(config["local-steps"]),
+        batch_size=int(config["batch-size"]),
+        local_lr=float(config["local-lr"]),
         fraction_evaluate=0.0,
-        checkpoint=config["checkpoint"] or None,
+        checkpoint=str(config["checkpoint"]) or None,
         dataset="digits",
     )
 
     def global_evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
         model.load_state_dict(arrays.to_torch_state_dict())
-        return MetricRecord(evaluate(model))
+        return MetricRecord({**evaluate(model)})
 
     strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord(model.state_dict()),
-        num_rounds=config["num-server-rounds"],
+        num_rounds=int(config["num-server-rounds"]),
         evaluate_fn=global_evaluate,
     )

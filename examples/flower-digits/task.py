@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco import split
-from fedtaco.data import load_dataset
+from fedtaco.data import Samples, load_dataset
 
 
 def net() -> nn.Module:
@@ -14,7 +14,7 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
-def load_data(partition: int, partitions: int):
+def load_data(partition: int, partitions: int) -> Samples:
     """Return this node's part of the training digits; in your own app, load the node's own data here."""
     return split(load_dataset("digits").train, "dirichlet:0.5", partitions)[partition]
 

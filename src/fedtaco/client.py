@@ -21,7 +21,7 @@ FULL_PASS_BATCH = 1024
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """What all clients of a run share."""
+    """Settings that all clients of a run share."""
 
     constants: Constants
     batch_size: int
@@ -38,26 +38,26 @@ class ClientRunner:
     config: ClientConfig
 
     def warm_up(self) -> None:
-        """Compute one gradient, so that no client's clock includes torch's start-up costs."""
+        """Compute one gradient, so that torch's start-up time is not measured as part of a client's training."""
         self.model.module.train()
         with torch.random.fork_rng(devices=[]):
             self.model.gradient(self.model.vector, self.first_batch(), self.config.loss, seed=0)
 
     def first_batch(self) -> tuple[Tensor, Tensor]:
-        """Return a full batch of the first client's samples."""
+        """Return a full batch of the first client's samples, repeated if there are too few."""
         samples = self.clients[0]
         return self.model.move_batch(samples.batch(torch.arange(self.config.batch_size) % len(samples)))
 
     def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
         """Run one client."""
-        with _naming_clients([job], method, instructions):
+        with _note_clients_on_error([job], method, instructions):
             return _SingleClient(self, instructions, job).result(method)
 
     def run_stacked(
         self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob], stack: Stack
     ) -> list[ClientResult]:
         """Run several clients, with the same number of steps, in one computation."""
-        with _naming_clients(jobs, method, instructions):
+        with _note_clients_on_error(jobs, method, instructions):
             return _StackedClients(self, instructions, jobs, stack).results(method)
 
 
@@ -85,7 +85,7 @@ class _LocalTraining(ABC):
     def full_gradient(self, point: Tensor) -> Tensor: ...
 
     def make_local(self, scalars: NamedTensors, memory: NamedTensors) -> LocalContext:
-        """Return what the method's client hooks receive."""
+        """Return the context that the method's client hooks receive."""
         return LocalContext(
             constants=self.config.constants,
             start=self.start,
@@ -97,7 +97,7 @@ class _LocalTraining(ABC):
         )
 
     def run(self, method: Method, x: Tensor) -> tuple[NamedTensors, NamedTensors]:
-        """Train ``x`` in place, or answer a survey; return the upload and the new memory."""
+        """Train ``x`` in place, or answer the survey, and return the upload and the client's new memory."""
         with torch.no_grad():
             if self.instructions.phase == "train":
                 return self._train(method, x)
@@ -117,10 +117,11 @@ class _LocalTraining(ABC):
             return method.finish(local.start - x, local)
 
     def first_sample_seed(self, client: int) -> int:
-        """Return the seed of what a dataset draws in step 0, such as random crops; step k uses this plus k."""
+        """Return the seed of a dataset's random draws, such as random crops, in step 0; step k adds k to it."""
         return torch_seed(self.config.seed, "samples", client, self.instructions.round)
 
-    def batches_of(self, client: int) -> Tensor:
+    def plan_batches(self, client: int) -> Tensor:
+        """Return the indices of the samples in each batch, (steps, batch size)."""
         rng = generator(self.config.seed, "batches", client, self.instructions.round)
         return batch_plan(rng, len(self.runner.clients[client]), self.steps, self.config.batch_size)
 
@@ -129,7 +130,7 @@ class _SingleClient(_LocalTraining):
     def __init__(self, runner: ClientRunner, instructions: Instructions, job: ClientJob) -> None:
         super().__init__(runner, instructions, job.steps)
         self.samples = runner.clients[job.client]
-        self.batches = self.batches_of(job.client)
+        self.plan = self.plan_batches(job.client)
         self.sample_seed = self.first_sample_seed(job.client)
         self.dropout_seed = torch_seed(self.config.seed, "dropout", job.client, instructions.round)
         scalars = {name: column[job.row] for name, column in instructions.broadcast.scalars.items()}
@@ -141,7 +142,7 @@ class _SingleClient(_LocalTraining):
 
     def fetch(self, step: int) -> None:
         seed_torch(self.sample_seed + step, CPU)
-        self.batch = self.model.move_batch(self.samples.batch(self.batches[step]))
+        self.batch = self.model.move_batch(self.samples.batch(self.plan[step]))
 
     def gradient(self, point: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -160,7 +161,7 @@ class _SingleClient(_LocalTraining):
 
 
 class _StackedClients(_LocalTraining):
-    """Clients with the same number of steps, as rows."""
+    """Clients with the same number of steps, one row per client."""
 
     def __init__(
         self, runner: ClientRunner, instructions: Instructions, jobs: Sequence[ClientJob], stack: Stack
@@ -168,7 +169,7 @@ class _StackedClients(_LocalTraining):
         super().__init__(runner, instructions, jobs[0].steps)
         self.jobs, self.stack = jobs, stack
         clients = [runner.clients[job.client] for job in jobs]
-        plans = [self.batches_of(job.client) for job in jobs]
+        plans = [self.plan_batches(job.client) for job in jobs]
         self.batches = StackedBatches(clients, plans, [self.first_sample_seed(job.client) for job in jobs])
         rows = torch.tensor([job.row for job in jobs])
         columns = {name: column[rows, None] for name, column in instructions.broadcast.scalars.items()}
@@ -180,12 +181,12 @@ class _StackedClients(_LocalTraining):
         upload, memory = (to_cpu(part) for part in trained)
         return [
             ClientResult(
-                {name: rows[place] for name, rows in upload.items()},
-                {name: rows[place].clone() for name, rows in memory.items()},
+                {name: rows[position] for name, rows in upload.items()},
+                {name: rows[position].clone() for name, rows in memory.items()},
                 self.instructions.buffers,
                 seconds=None,
             )
-            for place in range(len(self.jobs))
+            for position in range(len(self.jobs))
         ]
 
     def fetch(self, step: int) -> None:
@@ -195,7 +196,7 @@ class _StackedClients(_LocalTraining):
         return self.stack.gradient(self._rows(point), *self.batch)
 
     def full_gradient(self, point: Tensor) -> Tensor:
-        """Compute one client after another, since they hold different numbers of samples."""
+        """Compute the gradient of one client after another, since they hold different numbers of samples."""
         alone = (_SingleClient(self.runner, self.instructions, job) for job in self.jobs)
         return torch.stack([client.full_gradient(row) for client, row in zip(alone, self._rows(point), strict=True)])
 
@@ -204,7 +205,7 @@ class _StackedClients(_LocalTraining):
 
 
 def _chunks(count: int) -> list[Tensor]:
-    """Return all samples in chunks; a last chunk of one sample, on which batch norm fails, joins the one before it.
+    """Split the indices of all samples into chunks; a last chunk of one, on which batch norm fails, is merged.
 
     >>> [len(part) for part in _chunks(2049)]
     [1024, 1025]
@@ -216,7 +217,7 @@ def _chunks(count: int) -> list[Tensor]:
 
 
 class _Clock:
-    """Sums the seconds spent inside ``with`` blocks; loading samples stays outside of them."""
+    """Sums the seconds spent inside ``with`` blocks. Loading the batch of a step is not timed."""
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.seconds = device, 0.0
@@ -232,7 +233,10 @@ class _Clock:
 def dry_run(
     method: Method, instructions: Instructions, constants: Constants, memory: NamedTensors
 ) -> tuple[NamedTensors, NamedTensors]:
-    """Return a client's decoded upload and new memory after one step with a zero gradient: their names and shapes."""
+    """Return the decoded upload and new memory of one step, or of a survey, computed with zero gradients.
+
+    They have the names and shapes of the method's real uploads and memories.
+    """
     sent = instructions.broadcast
     local = LocalContext(
         constants=constants,
@@ -252,12 +256,13 @@ def dry_run(
 
 
 def to_cpu(named: NamedTensors) -> NamedTensors:
+    """Move named tensors to the CPU."""
     return {name: tensor.to(CPU) for name, tensor in named.items()}
 
 
 @contextmanager
-def _naming_clients(jobs: Sequence[ClientJob], method: Method, instructions: Instructions) -> Iterator[None]:
-    """Add to an error which clients, round and method it came from."""
+def _note_clients_on_error(jobs: Sequence[ClientJob], method: Method, instructions: Instructions) -> Iterator[None]:
+    """Add a note to any error raised inside: the clients, round and method in which it was raised."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What passes between the server and the clients of a round, whichever engine runs the clients."""
+"""What the server and the clients of a round exchange, in every engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Phase = Literal["survey", "train"]
 
 @dataclass(frozen=True)
 class Instructions:
-    """What the server asks of a cohort in a round, and what it sends along."""
+    """What the server asks a cohort to do in one phase of a round, and the data for it."""
 
     phase: Phase
     round: int
@@ -26,7 +26,7 @@ class Instructions:
 
 @dataclass(frozen=True)
 class ClientJob:
-    """The part of one client in a round."""
+    """The work of one client in a round."""
 
     row: int
     """Position of the client in the cohort."""
@@ -56,10 +56,10 @@ class CohortResults:
     cohort: list[int]
     """All clients that were asked."""
     clients: Tensor
-    """The clients whose rows follow; fewer than the cohort once uploads are dropped."""
+    """The client of each row; fewer than ``cohort`` once uploads are dropped."""
     steps: Tensor
     shares: Tensor
-    """Normalised weights by the run's weighting, uniform or by samples."""
+    """Weights given by the run's weighting, uniform or by number of samples; they sum to 1."""
     vectors: dict[str, Tensor] = field(default_factory=dict)
     buffers: Tensor = field(default_factory=lambda: torch.empty(0))
     memories: dict[int, NamedTensors] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class CohortResults:
 
     @classmethod
     def empty(cls, jobs: Sequence[ClientJob]) -> CohortResults:
-        """Return results for these jobs, in any order, that are yet to be filled in."""
+        """Return results for these jobs, given in any order; :meth:`put` fills in the uploads."""
         ordered = sorted(jobs, key=lambda job: job.row)
         cohort = [job.client for job in ordered]
         steps, counts = torch.tensor([job.steps for job in ordered]), [job.count for job in ordered]
@@ -79,31 +79,32 @@ class CohortResults:
     def put(self, job: ClientJob, result: ClientResult, decoded: NamedTensors) -> None:
         """Store the result of a job; ``decoded`` is its upload as full vectors."""
         for name, tensor in decoded.items():
-            self.vectors[name] = self._matrix(self.vectors.get(name), tensor)
+            self.vectors[name] = self._allocate(self.vectors.get(name), tensor)
             self.vectors[name][job.row] = tensor
-        self.buffers = self._matrix(self.buffers, result.buffers)
+        self.buffers = self._allocate(self.buffers, result.buffers)
         self.buffers[job.row] = result.buffers
         self.memories[job.client], self.seconds[job.client] = result.memory, result.seconds
 
-    def drop(self, rows: Tensor, reasons: Mapping[int, str]) -> None:
-        """Remove the rows of a boolean mask; ``reasons`` says why, by client.
+    def drop(self, reasons: Mapping[int, str]) -> None:
+        """Drop the uploads in the rows that are the keys of ``reasons``.
 
-        The remaining rows are moved together inside the same matrices, so that no second copy is made.
+        The remaining rows of ``vectors`` are moved up in place, so that the matrices are not copied.
         """
-        if not rows.any():
+        if not reasons:
             return
-        self.dropped |= {client: reasons[client] for client in self.clients[rows].tolist()}
-        kept = torch.nonzero(~rows).flatten().tolist()
+        self.dropped |= {int(self.clients[row]): reason for row, reason in reasons.items()}
+        kept = [row for row in range(len(self.clients)) if row not in reasons]
         for name, matrix in self.vectors.items():
-            for place, row in enumerate(kept):
-                if place != row:
-                    matrix[place].copy_(matrix[row])
+            for target, row in enumerate(kept):
+                if target != row:
+                    matrix[target].copy_(matrix[row])
             self.vectors[name] = matrix[: len(kept)]
         self.clients, self.steps, self.buffers = self.clients[kept], self.steps[kept], self.buffers[kept]
         shares = self.shares[kept]
         self.shares = shares / shares.sum()
 
-    def _matrix(self, matrix: Tensor | None, row: Tensor) -> Tensor:
+    def _allocate(self, matrix: Tensor | None, row: Tensor) -> Tensor:
+        """Return ``matrix``, or zeros with one row per client of the cohort if it does not exist yet."""
         if matrix is None or len(matrix) == 0:
             return row.new_zeros(len(self.cohort), *row.shape)
         return matrix
@@ -120,5 +121,5 @@ def normalize(counts: Sequence[float]) -> Tensor:
 
 
 def describe_clients(jobs: Sequence[ClientJob]) -> str:
-    """Name the clients of some jobs, as in "clients 3, 5"."""
+    """Return the clients of some jobs as text, such as "clients 3, 5"."""
     return ("client " if len(jobs) == 1 else "clients ") + ", ".join(str(job.client) for job in jobs)

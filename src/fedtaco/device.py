@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 def choose_device(name: str) -> torch.device:
-    """Return a device by name; ``auto`` is the machine's accelerator if it has one.
+    """Return a device by name; ``auto`` is the machine's accelerator, or the CPU if it has none.
 
     >>> choose_device("cpu")
     device(type='cpu')
@@ -25,18 +25,18 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return CPU if found is None or found.type not in DEVICES else found
     if found is None or found.type != name:
-        raise InvalidInput(f"device is '{name}', but torch finds none here; use --device cpu, or auto.")
+        raise InvalidInput(f"device is '{name}', but torch finds no such device; use --device cpu or --device auto.")
     return found
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until an accelerator has finished its work, so that a clock measures all of it."""
+    """Wait until an accelerator has finished its work, so that the measured time includes all of it."""
     if device.type in ("cuda", "mps"):
         torch.accelerator.synchronize(device)
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """Seed torch's generators, from which dropout and the like draw."""
+    """Seed torch's generators for the CPU and ``device``, which dropout and similar layers use."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
@@ -46,7 +46,7 @@ def seed_torch(seed: int, device: torch.device) -> None:
 
 @contextmanager
 def deterministic_torch() -> Iterator[None]:
-    """Use one thread, so that sums do not depend on the machine, and restore the caller's generator afterwards."""
+    """Use one thread, so that sums do not depend on the machine; restore threads and CPU generator afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

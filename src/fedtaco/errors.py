@@ -4,33 +4,45 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from fedtaco.printable import printable
 
-class InvalidInput(ValueError):
-    """Invalid input; the message is one sentence that names the field, its value and what would be right."""
+MAX_LENGTH = 2000
+"""Maximum number of characters in the message of an error."""
+
+
+class OneLineError(Exception):
+    """Base of fedtaco's errors: the message is one printable line, whatever it quotes from files and messages."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__(printable(message, MAX_LENGTH))
+
+
+class InvalidInput(OneLineError, ValueError):
+    """Raised for invalid input; the message says what is wrong and what would be valid."""
 
     exit_code = 2
 
 
-class RunStopped(RuntimeError):
-    """A run that cannot continue, such as one that diverged; ``history`` holds the rounds before."""
+class RunStopped(OneLineError, RuntimeError):
+    """Raised when a run cannot continue, for instance because it diverged; ``history`` holds the finished rounds."""
 
     exit_code = 3
     history: Any = None
 
 
-class ProcessDied(RuntimeError):
-    """A process that was killed during a run, for instance by lack of memory; a recorded run can be resumed."""
+class ProcessDied(OneLineError, RuntimeError):
+    """Raised when a process was killed during a run, for instance for lack of memory; a recorded run can be resumed."""
 
     exit_code = 3
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInput:
-    """Return the error for an unknown name, with the most similar known one.
+    """Return the error for an unknown name; it suggests the most similar known name.
 
     >>> str(unknown("method", "tako", ["taco", "fedavg"]))
     "There is no method 'tako'; did you mean 'taco'? Known: fedavg, taco."
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
-    return InvalidInput(f"There is no {kind} '{name}'{hint} Known: {', '.join(names)}.")
+    matches = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f"; did you mean '{matches[0]}'?" if matches else "."
+    return InvalidInput(f"There is no {kind} '{printable(name)}'{hint} Known: {', '.join(names)}.")

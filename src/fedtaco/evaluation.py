@@ -13,7 +13,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean loss and accuracy; accuracy is ``None`` if the targets are not classes."""
+    """Mean loss and accuracy, both ``None`` without samples; accuracy is ``None`` without targets that are classes."""
 
     loss: float | None
     accuracy: float | None
@@ -22,7 +22,10 @@ class Evaluation:
 
 
 def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, buffers: Tensor) -> Evaluation:
-    """Evaluate a model with these weights, which overwrite its own."""
+    """Evaluate a model with these weights and buffers, which replace its own.
+
+    Samples with a negative label do not count towards the accuracy.
+    """
     model.load(weights, buffers)
     model.module.eval()
     total, targets, correct = 0.0, [], []
@@ -38,7 +41,9 @@ def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, bu
                 targets.append(y[labelled])
                 correct.append((predicted == y)[labelled])
     mean_loss = total / len(samples)
-    return _by_class(mean_loss, torch.cat(targets), torch.cat(correct)) if targets else Evaluation(mean_loss, None)
+    if not any(map(len, targets)):
+        return Evaluation(mean_loss, None)
+    return _with_accuracy(mean_loss, torch.cat(targets), torch.cat(correct))
 
 
 def _predicted_classes(prediction: Tensor, y: Tensor) -> Tensor | None:
@@ -54,9 +59,10 @@ def _predicted_classes(prediction: Tensor, y: Tensor) -> Tensor | None:
     return None
 
 
-def _by_class(mean_loss: float, targets: Tensor, correct: Tensor) -> Evaluation:
-    hits = targets[correct]
+def _with_accuracy(mean_loss: float, targets: Tensor, correct: Tensor) -> Evaluation:
+    """Return the evaluation with the accuracy on all samples and on those of each class."""
+    correct_targets = targets[correct]
     counts = targets.bincount().tolist()
-    hit_counts = hits.bincount(minlength=len(counts)).tolist()
-    by_class = [own / count if count else None for own, count in zip(hit_counts, counts, strict=True)]
-    return Evaluation(mean_loss, len(hits) / len(targets), by_class)
+    hit_counts = correct_targets.bincount(minlength=len(counts)).tolist()
+    by_class = [hits / count if count else None for hits, count in zip(hit_counts, counts, strict=True)]
+    return Evaluation(mean_loss, len(correct_targets) / len(targets), by_class)

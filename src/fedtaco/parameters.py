@@ -1,4 +1,6 @@
-"""Parameters of methods, detectors and behaviours: dataclass fields that carry their range and meaning."""
+"""Parameters of methods, detectors and behaviours: dataclass fields with valid values and a description."""
+
+from __future__ import annotations
 
 import dataclasses
 import re
@@ -6,21 +8,28 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedtaco.errors import InvalidInput
+from fedtaco.printable import quoted
 
 ParameterValue = float | str
+MAX_NUMBER, MAX_WHOLE = 1e30, 1_000_000_000
+"""Largest valid number, and largest valid integer, of a parameter or setting that declares no other limit."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The values a parameter or setting may take, and what it means."""
+    """The valid values of a parameter or setting, and its meaning."""
 
     help: str
     low: float | None = None
     high: float | None = None
     open_low: bool = False
+    """Whether ``low`` itself is invalid."""
     open_high: bool = False
+    """Whether ``high`` itself is invalid."""
     choices: tuple[str, ...] = ()
+    """The valid strings; if there are any, numbers are invalid."""
     whole: bool = False
+    """Whether only integers are valid."""
 
     def describe(self) -> str:
         """Describe the valid values, as in "a number above 0 and at most 1"."""
@@ -28,11 +37,14 @@ class Domain:
             return "one of " + ", ".join(self.choices)
         limits = []
         if self.low is not None:
-            limits.append(f"{'above' if self.open_low else 'at least'} {self.low:g}")
+            limits.append(f"{'above' if self.open_low else 'at least'} {self._describe(self.low)}")
         if self.high is not None:
-            limits.append(f"{'below' if self.open_high else 'at most'} {self.high:g}")
+            limits.append(f"{'below' if self.open_high else 'at most'} {self._describe(self.high)}")
         kind = "a whole number" if self.whole else "a number"
         return f"{kind} {' and '.join(limits)}".strip()
+
+    def _describe(self, limit: float) -> str:
+        return f"{int(limit):,}" if self.whole else f"{limit:g}"
 
     def admits(self, value: object) -> bool:
         """Return whether ``value`` is valid."""
@@ -44,18 +56,30 @@ class Domain:
         below = self.high is None or value < self.high or (value == self.high and not self.open_high)
         return above and below and value - value == 0  # neither infinite nor NaN
 
+    def bounded(self) -> Domain:
+        """Return this domain with general limits where it has none, so that every valid number fits into a tensor."""
+        largest = MAX_WHOLE if self.whole else MAX_NUMBER
+        low, high = (-largest if self.low is None else self.low), (largest if self.high is None else self.high)
+        return dataclasses.replace(self, low=low, high=high)
 
-def parameter(default: Any, help: str, **domain: Any) -> Any:  # noqa: A002 - argparse's and typer's word
+
+def parameter(default: Any, help: str, **domain: Any) -> Any:  # noqa: A002 - the name that argparse and typer use
     """Declare a parameter as a dataclass field.
 
     Parameters
     ----------
     default
-        The value if none is given; ``None`` if the class derives it, such as γ = 1/K.
+        The default value; ``None`` if the class derives the value itself, such as γ = 1/K.
     help
         What the parameter means.
     **domain
-        The valid values: ``low``, ``high``, ``open_low``, ``open_high``, ``choices``, ``whole``.
+        The valid values: ``low``, ``high``, ``open_low``, ``open_high``, ``choices``, ``whole``. Without ``low`` or
+        ``high``, the limit is :data:`MAX_NUMBER` or :data:`MAX_WHOLE`.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field, with the valid values in its metadata. A value is checked when the class is instantiated.
 
     Examples
     --------
@@ -65,9 +89,9 @@ def parameter(default: Any, help: str, **domain: Any) -> Any:  # noqa: A002 - ar
     ...     zeta: float = parameter(0.1, "weight of the proximal term", low=0)
     >>> Proximal(zeta=-1)
     Traceback (most recent call last):
-    fedtaco.errors.InvalidInput: proximal.zeta is -1; it must be a number at least 0.
+    fedtaco.errors.InvalidInput: proximal.zeta is -1; it must be a number at least 0 and at most 1e+30.
     """
-    return dataclasses.field(default=default, metadata={"domain": Domain(help, **domain)})
+    return dataclasses.field(default=default, metadata={"domain": Domain(help, **domain).bounded()})
 
 
 def domains(owner: type | object) -> dict[str, Domain]:
@@ -93,27 +117,27 @@ class Configurable:
         for name, domain in domains(self).items():
             value = getattr(self, name)
             if not (value is None and defaults[name] is None) and not domain.admits(value):
-                raise InvalidInput(f"{self.name}.{name} is {value!r}; it must be {domain.describe()}.")
+                raise InvalidInput(f"{self.name}.{name} is {quoted(value)}; it must be {domain.describe()}.")
 
     def parameters(self) -> dict[str, ParameterValue]:
-        """Return the parameters in force by their full names; one that is derived (γ = 1/K) is not listed."""
+        """Return the values by full name, such as ``taco.gamma``, except ``None``, which stands for a derived value."""
         values = {f"{self.name}.{name}": getattr(self, name) for name in domains(self)}
         return {name: value for name, value in values.items() if value is not None}
 
 
 def check_class(cls: type[Configurable]) -> None:
-    """Raise InvalidInput if a class cannot be named, configured or recorded."""
+    """Raise InvalidInput if ``name`` or ``summary`` is missing, ``name`` is invalid, or a field is not a parameter."""
     what = f"The {cls.kind} {cls.__name__}"
     for attribute in ("name", "summary"):
         if not hasattr(cls, attribute):
             raise InvalidInput(f"{what} needs a class attribute '{attribute}'.")
     if not re.fullmatch(r"[a-z][a-z0-9-]*", cls.name):
-        raise InvalidInput(f"The {cls.kind}'s name is '{cls.name}'; write it in small letters, digits and hyphens.")
+        raise InvalidInput(f"The {cls.kind}'s name is '{cls.name}'; use lower-case letters, digits and hyphens.")
     if any(isinstance(value, dataclasses.Field) for value in vars(cls).values()):
         raise InvalidInput(f"{what} has parameters: decorate it with @dataclass(frozen=True).")
     plain = [field.name for field in dataclasses.fields(cls) if "domain" not in field.metadata]
     if plain:
         raise InvalidInput(
-            f"The field {plain[0]} of the {cls.kind} {cls.__name__} must be made with parameter(default, meaning), "
-            "so that it is checked, set and recorded."
+            f"The field {plain[0]} of the {cls.kind} {cls.__name__} must be made with parameter(default, help), "
+            "so that it can be checked, set and recorded."
         )

@@ -33,7 +33,7 @@ class Registry(dict[str, type[Base]], Generic[Base]):
         Raises
         ------
         InvalidInput
-            If there is no such class, or it does not derive from the base class.
+            If there is no such class, or it cannot be imported, does not derive from the base class or is not valid.
         """
         if ":" in spec:
             return self._import(spec)
@@ -42,7 +42,7 @@ class Registry(dict[str, type[Base]], Generic[Base]):
         return self[spec]
 
     def create(self, spec: str, parameters: Mapping[str, ParameterValue]) -> Base:
-        """Return an instance with those of ``parameters`` that belong to the class, such as ``taco.gamma``."""
+        """Return an instance with the entries of ``parameters`` whose names, such as ``taco.gamma``, are its own."""
         cls = self.find(spec)
         names = {name: f"{cls.name}.{name}" for name in domains(cls)}
         return cls(**{name: parameters[full] for name, full in names.items() if full in parameters})
@@ -54,7 +54,7 @@ class Registry(dict[str, type[Base]], Generic[Base]):
         return given() if isinstance(given, type) else given
 
     def spec(self, instance: Base) -> str:
-        """Return the text by which :meth:`find` finds the class of an instance again."""
+        """Return the text for which :meth:`find` returns the class of an instance."""
         cls = type(instance)
         return cls.name if self.get(cls.name) is cls else f"{cls.__module__}:{cls.__qualname__}"
 
@@ -76,5 +76,5 @@ class Registry(dict[str, type[Base]], Generic[Base]):
             raise InvalidInput(f"'{spec}' is not a {kind}: derive it from {self.base.__name__}.")
         check_class(found)
         if self.get(found.name, found) is not found:
-            raise InvalidInput(f"The name '{found.name}' of the {kind} '{spec}' is fedtaco's own; choose another.")
+            raise InvalidInput(f"The name '{found.name}' of the {kind} '{spec}' is used by fedtaco; choose another.")
         return found

@@ -1,6 +1,7 @@
-"""The server's half of a round, wherever the clients are: on this machine or across a network."""
+"""The server's part of a round, for clients on this machine or across a network."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,29 +9,36 @@ import torch
 from torch import Tensor
 
 from fedtaco.cohort import CohortResults, Instructions
+from fedtaco.device import deterministic_torch
 from fedtaco.errors import InvalidInput, RunStopped
 from fedtaco.methods import Broadcast, Constants, Expulsion, Method, NamedTensors, ServerState, Uploads, weighted_sum
 from fedtaco.randomness import generator
 from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord
-from fedtaco.trust import Detector, DetectorInput, Off
+from fedtaco.screen import Screening, find_outlier, is_broken, loss_jumps, record_loss, screen_norms, without_strikes
+from fedtaco.trust import Detector, DetectorInput, Off, Verdict
+
+Measure = Callable[["RunState"], dict[str, Any]]
+"""Evaluates the model of a state; returns fields of :class:`RoundRecord`, ``loss`` among them."""
 
 
 @dataclass(frozen=True)
 class RunState:
-    """Everything that outlives a round, as plain data: a run continues from it as if it had never stopped."""
+    """Everything that is kept between rounds, as plain data, so that a run can be resumed from it exactly."""
 
     round: int
     server: ServerState
     buffers: Tensor
     memories: Mapping[int, NamedTensors]
     """Memory of each client, where the server knows it."""
-    trust: NamedTensors
+    detector_memory: NamedTensors
     """Memory of the detector."""
+    baseline: NamedTensors = field(default_factory=dict)
+    """Norms and losses of earlier rounds, with which those of the next round are compared."""
 
     @property
     def members(self) -> int:
         """Number of clients that are not expelled."""
-        return int((~self.trust["expelled"]).sum())
+        return int((~self.detector_memory["expelled"]).sum())
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class RoundOutcome:
     """The detector's scores, by client."""
 
     def finish(self, wall_seconds: float, **metrics: Any) -> FinishedRound:
-        """Return the round's records; ``metrics`` are the fields of :class:`RoundRecord` that evaluation gives."""
+        """Return the finished round; ``metrics`` are the fields of :class:`RoundRecord` that evaluation provides."""
         seconds = [seconds for seconds in self.results.seconds.values() if seconds is not None]
         record = RoundRecord(
             round=self.state.round,
@@ -66,10 +74,11 @@ class RoundOutcome:
             decisions=list(self.decisions),
             **metrics,
         )
-        return FinishedRound(self.state, record, self._client_records())
+        state = replace(self.state, baseline=record_loss(self.state.baseline, record.loss))
+        return FinishedRound(state, record, self._client_records())
 
     def _client_records(self) -> list[ClientRecord]:
-        measured, trust = self._measure(), self.state.trust
+        measured, memory = self._measure(), self.state.detector_memory
         unused = {quantity.name: quantity.unused for quantity in QUANTITIES}
         return [
             ClientRecord(
@@ -77,14 +86,15 @@ class RoundOutcome:
                 client=client,
                 quantities=measured.get(client, unused),
                 seconds=self.results.seconds.get(client),
-                strikes=int(trust["strikes"][client]),
-                expelled=bool(trust["expelled"][client]),
+                strikes=int(memory["strikes"][client]),
+                expelled=bool(memory["expelled"][client]),
                 scores=self.scores.get(client, {}),
             )
             for client in self.results.cohort
         ]
 
     def _measure(self) -> dict[int, dict[str, float | None]]:
+        """Return the recorded quantities of each aggregated upload, by client."""
         if not len(self.uploads.clients):
             return {}
         columns = {quantity.name: quantity.measure(self.uploads).tolist() for quantity in QUANTITIES}
@@ -119,38 +129,150 @@ class Server:
                 f"Round {number} of {self.method.name}: the detector has expelled every client. "
                 "Relax the detector's parameters, or use another detector or none (--detector off)."
             )
-        stays = ~state.trust["expelled"]
-        active = torch.nonzero(stays if available is None else stays & available).flatten()
+        remaining = ~state.detector_memory["expelled"]
+        active = torch.nonzero(remaining if available is None else remaining & available).flatten()
         if self.cohort_size >= len(active):
             return active
         shuffled = generator(self.seed, "cohort", number).permutation(len(active))
         return active[torch.from_numpy(shuffled[: self.cohort_size]).sort().values]
 
     def survey_instructions(self, state: RunState) -> Instructions:
-        """Return what the cohort of a method with two phases is asked first."""
+        """Return the instructions for the survey phase, which methods with ``surveys`` run before training."""
         return Instructions("survey", state.round + 1, Broadcast(state.server.weights), state.buffers)
 
-    def absorb(self, state: RunState, results: CohortResults) -> RunState:
-        """Return the state with the answers of the survey phase."""
-        return replace(state, server=self.method.absorb(state.server, self._uploads(state, results)))
+    def absorb(
+        self, state: RunState, instructions: Instructions, results: CohortResults
+    ) -> tuple[RunState, list[Decision]]:
+        """Screen the answers of the survey phase, let the method process the rest, and return what was decided."""
+        screening = self._screen(state, instructions, results)
+        results.drop(screening.dropped)
+        server = state.server
+        if len(results.clients):
+            server = self.method.absorb(server, self._uploads(state, results))
+        return replace(state, server=server, baseline=screening.baseline), list(screening.too_long.values())
 
     def train_instructions(self, state: RunState, cohort: Tensor) -> Instructions:
-        """Return what the cohort is asked to train."""
+        """Return the instructions for the training phase."""
         return Instructions("train", state.round + 1, self.method.broadcast(state.server, cohort), state.buffers)
 
-    def conclude(self, state: RunState, instructions: Instructions, results: CohortResults) -> RoundOutcome:
-        """Judge the uploads, aggregate those that are used, and remove expelled clients."""
-        uploads = self._uploads(state, results)
-        partial = self.cohort_size < self.constants.clients
-        cohort = torch.tensor(results.cohort)
-        verdict = self.detector.judge(
-            state.trust, DetectorInput(instructions.broadcast, cohort, uploads, instructions.round, partial)
-        )
+    def conclude(
+        self,
+        state: RunState,
+        instructions: Instructions,
+        results: CohortResults,
+        earlier: Sequence[Decision] = (),
+        mirror: Callable[[CohortResults], dict[int, NamedTensors]] | None = None,
+    ) -> RoundOutcome:
+        """Screen the uploads, let the detector judge them, aggregate the rest, and remove the clients it expels.
+
+        Nobody gets a strike while the model is broken, because honest uploads are then as unusual as forged ones.
+
+        Parameters
+        ----------
+        state
+            The state before the round.
+        instructions, results
+            What the cohort was asked, and what it sent; the results are changed.
+        earlier
+            What was decided in the survey phase.
+        mirror
+            Derives the memories of remote clients from their screened uploads.
+        """
+        screening = self._screen(state, instructions, results)
+        if mirror is None:
+            self._mirror_clipped(state, results, screening)
+        else:
+            results.memories = mirror(results)
+        verdict = self.detector.judge(state.detector_memory, self._detector_input(state, instructions, results))
+        if screening.is_surge or is_broken(state.baseline):
+            verdict = without_strikes(verdict, state.detector_memory)
         scores = dict(zip(results.clients.tolist(), verdict.scores, strict=True))
-        if verdict.dropped.any():
-            reasons = {decision.client: decision.reason for decision in verdict.decisions}
-            results.drop(verdict.dropped, {**dict.fromkeys(results.cohort, "the detector gave no reason"), **reasons})
-            uploads = self._uploads(state, results)
+        results.drop({**screening.dropped, **_dropped_by_detector(verdict, results)})
+        decisions = [*earlier, *screening.too_long.values(), *verdict.decisions]
+        start = replace(state, baseline=screening.baseline)
+        return self._aggregate(start, instructions, results, verdict.memory, decisions, scores)
+
+    def settle(
+        self, before: RunState, instructions: Instructions, outcome: RoundOutcome, measure: Measure
+    ) -> tuple[RoundOutcome, dict[str, Any]]:
+        """Evaluate a round; if the model is broken, undo it and aggregate it once more without the longest upload.
+
+        Parameters
+        ----------
+        before
+            The state before the round.
+        instructions
+            What the cohort was asked.
+        outcome
+            The round as it was aggregated.
+        measure
+            Evaluates a state; returns metrics such as ``loss``, as :meth:`RoundOutcome.finish` takes them.
+
+        Returns
+        -------
+        tuple
+            The outcome that counts, and its metrics.
+
+        Raises
+        ------
+        RunStopped
+            If the model or its loss is not finite in the end.
+        """
+        metrics = measure(outcome.state)
+        problem = _divergence(outcome.state, metrics)
+        if problem is None and loss_jumps(before.baseline, metrics["loss"]):
+            problem = f"the loss rose to {metrics['loss']:.3g}"
+        if problem is not None and self.detector.is_active:
+            repeated = self._repeat_without_outlier(before, instructions, outcome, problem)
+            if repeated is not None:
+                outcome, metrics = repeated, measure(repeated.state)
+        divergence = _divergence(outcome.state, metrics)
+        if divergence is not None:
+            raise self.diverged(outcome.state.round, divergence)
+        return outcome, metrics
+
+    def skip_round(self, state: RunState, results: CohortResults, decisions: Sequence[Decision] = ()) -> RoundOutcome:
+        """Return the outcome of a round without any usable upload: the model stays as it was."""
+        after = replace(state, round=state.round + 1)
+        return RoundOutcome(after, results, self._uploads(state, results), decisions)
+
+    def diverged(self, number: int, reason: str) -> RunStopped:
+        """Return the error for a run that diverged in round ``number``."""
+        return RunStopped(
+            f"Round {number} of {self.method.name}: {reason}; the run has diverged. Try a smaller local rate "
+            f"(it is {self.constants.local_lr:g}) or a weaker correction."
+        )
+
+    def _screen(self, state: RunState, instructions: Instructions, results: CohortResults) -> Screening:
+        return screen_norms(results, instructions, state.baseline, self.detector, self.method.unbounded)
+
+    def _mirror_clipped(self, state: RunState, results: CohortResults, screening: Screening) -> None:
+        """Derive the memories of clients whose uploads were clipped from what the server uses of them."""
+        fresh = self.method.client_memory(state.server.weights, self.constants)
+        for row in screening.too_long if fresh else ():
+            client = int(results.clients[row])
+            upload = {name: matrix[row] for name, matrix in results.vectors.items()}
+            results.memories[client] = self.method.mirror(state.memories.get(client, fresh), upload)
+
+    def _detector_input(self, state: RunState, instructions: Instructions, results: CohortResults) -> DetectorInput:
+        cohort, partial = torch.tensor(results.cohort), self.cohort_size < self.constants.clients
+        uploads = self._uploads(state, results)
+        return DetectorInput(instructions.broadcast, cohort, uploads, instructions.round, partial)
+
+    def _aggregate(
+        self,
+        state: RunState,
+        instructions: Instructions,
+        results: CohortResults,
+        detector_memory: NamedTensors,
+        decisions: Sequence[Decision],
+        scores: Mapping[int, Mapping[str, float]],
+    ) -> RoundOutcome:
+        """Return the outcome of a round whose uploads are screened and judged."""
+        if not len(results.clients):
+            skipped = self.skip_round(replace(state, detector_memory=detector_memory), results, decisions)
+            return replace(skipped, state=self._remove_expelled(skipped.state, state))
+        uploads = self._uploads(state, results)
         uploads.aggregation_weights = self.method.weigh(state.server, uploads)
         used = set(results.clients.tolist())
         new_memories = {client: memory for client, memory in results.memories.items() if client in used and memory}
@@ -160,33 +282,56 @@ class Server:
             server=self.method.aggregate(state.server, uploads),
             buffers=weighted_sum(uploads.aggregation_weights, results.buffers),
             memories={**state.memories, **new_memories},
-            trust=verdict.memory,
+            detector_memory=detector_memory,
         )
-        return RoundOutcome(self._remove_expelled(after, state), results, uploads, verdict.decisions, scores)
+        return RoundOutcome(self._remove_expelled(after, state), results, uploads, decisions, scores)
 
-    def skip_round(self, state: RunState, results: CohortResults) -> RoundOutcome:
-        """Return the outcome of a round without any usable upload: the model stays as it was."""
-        return RoundOutcome(replace(state, round=state.round + 1), results, self._uploads(state, results))
-
-    def diverged(self, number: int, reason: str) -> RunStopped:
-        """Return the error of a run that cannot continue."""
-        return RunStopped(
-            f"Round {number} of {self.method.name}: {reason}; the run has diverged. Try a smaller local rate "
-            f"(it is {self.constants.local_lr:g}) or a weaker correction."
-        )
+    def _repeat_without_outlier(
+        self, before: RunState, instructions: Instructions, outcome: RoundOutcome, problem: str
+    ) -> RoundOutcome | None:
+        """Aggregate a round again without its longest upload, and without strikes; ``None`` if none is an outlier."""
+        results = outcome.results
+        outlier = find_outlier(results, instructions) if len(results.clients) > 1 else None
+        if outlier is None:
+            return None
+        row, ratio, limit = outlier
+        reason = f"{problem} with this upload, whose norm is {ratio:.3g} times the median"
+        decision = Decision(int(results.clients[row]), "dropped", "outlier", ratio, limit, reason)
+        results.drop({row: reason})
+        verdict = Verdict(outcome.state.detector_memory, torch.empty(0), outcome.decisions, [])
+        verdict = without_strikes(verdict, before.detector_memory)
+        start = replace(before, baseline=outcome.state.baseline)
+        decisions = [*verdict.decisions, decision]
+        with deterministic_torch():
+            return self._aggregate(start, instructions, results, verdict.memory, decisions, outcome.scores)
 
     def _uploads(self, state: RunState, results: CohortResults) -> Uploads:
         constants = replace(self.constants, clients=state.members)
         return Uploads(constants, results.clients, results.vectors, results.steps, results.shares)
 
     def _remove_expelled(self, state: RunState, before: RunState) -> RunState:
-        expelled = torch.nonzero(state.trust["expelled"] & ~before.trust["expelled"]).flatten()
+        """Let the method remove the clients that were expelled between ``before`` and ``state``."""
+        expelled = torch.nonzero(state.detector_memory["expelled"] & ~before.detector_memory["expelled"]).flatten()
         if len(expelled) == 0:
             return state
         fresh = self.method.client_memory(state.server.weights, self.constants)
         memories = {client: state.memories.get(client, fresh) for client in expelled.tolist()}
         expulsion = Expulsion(expelled, before.members, memories)
         return replace(state, server=self.method.remove_clients(state.server, expulsion))
+
+
+def _dropped_by_detector(verdict: Verdict, results: CohortResults) -> dict[int, str]:
+    reasons = {decision.client: decision.reason for decision in verdict.decisions}
+    rows = torch.nonzero(verdict.dropped).flatten().tolist()
+    return {row: reasons.get(int(results.clients[row]), "the detector gave no reason") for row in rows}
+
+
+def _divergence(state: RunState, metrics: Mapping[str, Any]) -> str | None:
+    """Return what is not finite, as a clause for an error message; ``None`` if everything is finite."""
+    if not all(torch.isfinite(tensor).all() for tensor in (state.server.weights, state.buffers)):
+        return "the global model is not finite"
+    losses = (metrics.get(name) for name in ("loss", "validation_loss"))
+    return None if all(math.isfinite(loss or 0.0) for loss in losses) else "the global model's loss is not finite"
 
 
 def cohort_size(participation: float, clients: int) -> int:

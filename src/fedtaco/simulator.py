@@ -1,12 +1,10 @@
-"""The round loop on one machine."""
+"""The simulator: server and clients of a run on one machine."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from fedtaco.client import ClientRunner
@@ -16,21 +14,23 @@ from fedtaco.device import CPU, deterministic_torch
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, evaluate
 from fedtaco.methods import Method, NamedTensors
-from fedtaco.server import FinishedRound, RoundOutcome, RunState, Server, cohort_size
-from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, Off, finite_rows
+from fedtaco.records import Decision
+from fedtaco.screen import find_invalid
+from fedtaco.server import FinishedRound, RunState, Server, cohort_size
+from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, Off
 
 Weighting = Literal["uniform", "samples"]
 
 
 @dataclass(frozen=True)
 class SimulatorState(RunState):
-    """A run's state, and what simulated adversaries remember, which no real server would know."""
+    """The state of a run and the memories of simulated adversaries, which a real server would not know."""
 
     adversary_memories: Mapping[int, NamedTensors] = field(default_factory=dict)
 
 
 class Simulator:
-    """Runs a method round by round on clients of this machine.
+    """Runs a method round by round with simulated clients on this machine.
 
     Parameters
     ----------
@@ -45,7 +45,8 @@ class Simulator:
     participation
         Fraction of the clients that take part in a round.
     weighting
-        What an upload counts before the method weighs it: ``uniform``, or by the client's ``samples``.
+        How uploads are weighted before the method's own weighting: ``uniform``, or by the client's number of
+        ``samples``.
     detector
         Judges the uploads of every round.
     adversaries
@@ -84,7 +85,7 @@ class Simulator:
         return SimulatorState(**vars(state))
 
     def rounds(self, state: RunState) -> Iterator[FinishedRound]:
-        """Run the rounds that are left after ``state``."""
+        """Run the rounds that follow ``state`` and yield each one when it is finished."""
         with deterministic_torch():
             self.runner.warm_up()
         try:
@@ -99,20 +100,25 @@ class Simulator:
     def _run_round(self, state: RunState) -> FinishedRound:
         started = perf_counter()
         memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
-        cohort = self.server.choose_cohort(state)
+        cohort, decisions = self.server.choose_cohort(state), list[Decision]()
         if self.method.surveys:
-            results, _ = self._run_cohort(self.server.survey_instructions(state), cohort, state, memories)
-            state = self.server.absorb(state, results)
+            survey = self.server.survey_instructions(state)
+            results, _ = self._run_cohort(survey, cohort, state, memories)
+            state, decisions = self.server.absorb(state, survey, results)
         instructions = self.server.train_instructions(state, cohort)
         results, memories = self._run_cohort(instructions, cohort, state, memories)
-        outcome = self.server.conclude(state, instructions, results)
+        outcome = self.server.conclude(state, instructions, results, decisions)
+        outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
-        return self._evaluate_round(replace(outcome, state=concluded), started)
+        return replace(outcome, state=concluded).finish(perf_counter() - started, **metrics)
 
     def _run_cohort(
         self, instructions: Instructions, cohort: Tensor, state: RunState, memories: Mapping[int, NamedTensors]
     ) -> tuple[CohortResults, Mapping[int, NamedTensors]]:
-        """Run the cohort and drop uploads that are not finite; ``memories`` are those of adversaries."""
+        """Run the cohort and drop invalid uploads; return the results and the new memories of adversaries.
+
+        ``memories`` holds the memories of adversaries before the round.
+        """
         fresh = self.method.client_memory(instructions.broadcast.start, self.config.constants)
         jobs = [
             ClientJob(
@@ -125,30 +131,23 @@ class Simulator:
             for row, client in enumerate(cohort.tolist())
         ]
         results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
-        finite = finite_rows({**results.vectors, "buffers": results.buffers})
-        if not finite.any():
+        results.drop(find_invalid(results.vectors, results.buffers, self.model.min_buffers))
+        if not len(results.clients):
             raise self.server.diverged(instructions.round, "no client sent a finite upload")
-        results.drop(~finite, dict.fromkeys(results.cohort, "the upload is not finite"))
         return results, memories
 
-    def _evaluate_round(self, outcome: RoundOutcome, started: float) -> FinishedRound:
-        state = outcome.state
-        weights = state.server.weights
-        test = self._evaluate(self.test, weights, state.buffers)
-        validation = self._evaluate(self.validation, weights, state.buffers)
-        losses = [evaluation.loss or 0.0 for evaluation in (test, validation)]
-        if not torch.isfinite(weights).all() or not all(map(math.isfinite, losses)):
-            raise self.server.diverged(state.round, "the global model's loss is not finite")
-        output_accuracy = self._output_accuracy(state)
-        return outcome.finish(
-            perf_counter() - started,
-            accuracy=test.accuracy,
-            loss=test.loss,
-            output_accuracy=output_accuracy,
-            validation_accuracy=validation.accuracy,
-            validation_loss=validation.loss,
-            class_accuracy=test.class_accuracy,
+    def _measure(self, state: RunState) -> dict[str, Any]:
+        test, validation = (
+            self._evaluate(samples, state.server.weights, state.buffers) for samples in (self.test, self.validation)
         )
+        return {
+            "accuracy": test.accuracy,
+            "loss": test.loss,
+            "output_accuracy": self._output_accuracy(state),
+            "validation_accuracy": validation.accuracy,
+            "validation_loss": validation.loss,
+            "class_accuracy": test.class_accuracy,
+        }
 
     def _output_accuracy(self, state: RunState) -> float | None:
         output = self.method.output(state.server)

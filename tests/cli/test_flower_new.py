@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -35,6 +36,15 @@ def test_created_app_uses_the_given_method(method, tmp_path):
     project = tomllib.loads((tmp_path / "My App" / "pyproject.toml").read_text())
     assert project["tool"]["flwr"]["app"]["config"]["method"] == method
     assert project["project"]["name"] == "my-app"
+
+
+def test_created_app_allows_your_own_method_on_the_nodes(tmp_path, monkeypatch):
+    example = Path(__file__).parents[2] / "examples" / "own_method.py"
+    (tmp_path / "flower_own.py").write_text(example.read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert create_app(tmp_path / "new", "--method", "flower_own:Clipped").exit_code == 0
+    assert 'context, allow_methods=["flower_own:Clipped"])' in (tmp_path / "new" / "client_app.py").read_text()
 
 
 def test_invalid_folders_and_methods_are_explained(tmp_path):

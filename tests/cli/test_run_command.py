@@ -20,7 +20,16 @@ def test_run_writes_a_folder_and_a_table(cli, tmp_path):
     done = cli("run", "--method", "taco", *QUICK)
     assert done.returncode == 0, done.stderr
     assert re.search(r"final +worst +rounds +α\n *method +accuracy +tenth +to 90% +A +B +C", done.stdout)
-    assert (tmp_path / "runs" / "digits-taco-seed0" / "summary.json").exists()
+    (summary,) = (tmp_path / "runs").glob("digits-taco-seed0-*/summary.json")
+    assert summary.is_file()
+
+
+def test_default_folders_of_different_settings_do_not_collide(cli, tmp_path):
+    for options in ([], ["--set", "taco.gamma=0.02"], ["--freeloaders", "8"], ["--local-lr", "0.1"]):
+        done = cli("run", *QUICK, *options)
+        assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "runs").iterdir())) == 4
+    assert "holds a run already" in cli("run", *QUICK).stderr
 
 
 def test_group_headings_are_aligned_with_their_values(cli):
@@ -74,7 +83,7 @@ def test_installed_command_returns_the_exit_code(tmp_path):
     command = [Path(sys.executable).with_name("fedtaco"), "run", "--local-steps", "0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "Error: local_steps is 0; it must be a whole number at least 1.\n"
+    assert done.stderr == "Error: local_steps is 0; it must be a whole number at least 1 and at most 1,000,000.\n"
 
 
 @pytest.fixture

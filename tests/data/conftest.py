@@ -20,3 +20,12 @@ def set_counts(monkeypatch):
         return info
 
     return change
+
+
+@pytest.fixture
+def temporary_hub_cache(tmp_path_factory, monkeypatch):
+    """Let the datasets library use an empty cache folder and show no progress bars."""
+    import datasets
+
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("hf"))
+    datasets.disable_progress_bars()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from published import write_mnist
+from safetensors import SafetensorError
 
+from fedtaco import InvalidInput
 from fedtaco.data import load_dataset
+from fedtaco.data.cache import write_cache
 from fedtaco.data.sources.idx import IdxSource
 
 
@@ -29,15 +32,18 @@ def test_changed_files_are_read_again(tmp_path, set_counts):
     assert not torch.equal(first.train.x, load_dataset("mnist", tmp_path).train.x)
 
 
-def test_a_read_only_folder_is_used_without_a_cache(tmp_path, set_counts, monkeypatch):
-    def refuse(*_):
-        raise PermissionError
+@pytest.mark.parametrize("error", [PermissionError("read-only"), SafetensorError("No space left on device")])
+def test_if_the_cache_cannot_be_written_the_files_are_used_without_it(tmp_path, set_counts, monkeypatch, error):
+    def refuse(*_, **__):
+        raise error
 
     set_counts("mnist", 50, 20)
     write_mnist(tmp_path / "mnist", 50, 20)
-    monkeypatch.setattr("fedtaco.data.cache.write_splits", refuse)
+    monkeypatch.setattr("fedtaco.data.cache.save_file", refuse)
     data = load_dataset("mnist", tmp_path)
     assert data.train.batch(torch.arange(50))[0].shape == (50, 1, 28, 28)
+    with pytest.raises(InvalidInput, match=r"Cannot write to .*cache.mnist"):
+        write_cache(tmp_path, "mnist", {"test": {}, "train": {}}, {})
 
 
 @pytest.mark.parametrize("part", ["train", "test"])

@@ -18,7 +18,7 @@ from fedtaco.cohort import ClientJob, Instructions
 from fedtaco.engines import BatchedEngine, SerialEngine
 from fedtaco.methods import METHODS, Broadcast, Constants, FedAvg, Scaffold, Stem
 from fedtaco.models import FlatModel, build_model, stack_model
-from fedtaco.testing.small import CLASSES, FEATURES, skewed_clients
+from fedtaco.testing.small_federation import CLASSES, FEATURES, skewed_clients
 
 EVERY_METHOD = [*(cls() for cls in METHODS.values()), *SKETCHES]
 
@@ -134,7 +134,7 @@ class KillsWorker(Dataset):
 def test_warning_about_a_dead_worker_names_all_its_clients(tmp_path):
     clients = skewed_clients()
     clients[1] = KillsWorker(clients[1], tmp_path / "died")
-    with pytest.warns(RuntimeWarning, match=r"died \(exit code -9\) while it ran clients 0, 1; this is run again"):
+    with pytest.warns(RuntimeWarning, match=r"died \(exit code -9\) while it ran clients 0, 1; a new worker tries"):
         result = train("scaffold", "batched", clients=clients, workers=2, local_steps=4)
     assert_same_run(train("scaffold", "serial", local_steps=4), result)
 

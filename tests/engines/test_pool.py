@@ -15,9 +15,9 @@ import torch
 from sketches import SKETCHES
 
 from fedtaco.engines import PoolEngine
-from fedtaco.errors import ProcessDied
+from fedtaco.errors import InvalidInput, ProcessDied
 from fedtaco.methods import METHODS, FedAvg, Scaffold, Taco
-from fedtaco.testing.small import final_state, make_simulator, run_rounds, skewed_clients
+from fedtaco.testing.small_federation import final_state, make_simulator, run_rounds, skewed_clients
 
 
 def pool_of(workers):
@@ -75,7 +75,7 @@ class KillsWorker:
 def test_client_of_a_dead_worker_is_run_again(tmp_path):
     clients = skewed_clients()
     clients[3] = KillsWorker(clients[3], tmp_path / "died")
-    with pytest.warns(RuntimeWarning, match=r"Worker \d+ died \(exit code -9\) while it ran client 3; this is run"):
+    with pytest.warns(RuntimeWarning, match=r"Worker \d+ died \(exit code -9\) while it ran client 3; a new worker"):
         state = final_state(Scaffold(), clients=clients, engine=pool_of(2))
     assert_same_state(final_state(Scaffold()), state)
 
@@ -116,6 +116,23 @@ def test_error_in_a_worker_is_raised_in_the_caller():
     assert "client 2 in round 1" in error.value.__notes__[0]
 
 
+def test_shared_memory_does_not_depend_on_the_size_of_dev_shm():
+    """Containers often have only 64 MB there."""
+    simulator = make_simulator(FedAvg(), engine=pool_of(2))
+    before = Path("/proc/self/maps").read_text().count("/dev/shm/")
+    for _ in simulator.rounds(simulator.initial_state()):
+        assert Path("/proc/self/maps").read_text().count("/dev/shm/") == before
+
+
+def test_lack_of_memory_is_reported(monkeypatch):
+    def no_memory(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("mmap.mmap", no_memory)
+    with pytest.raises(InvalidInput, match=r"no memory for the uploads of a round, .*: .*Cannot allocate memory"):
+        final_state(FedAvg(), engine=pool_of(2))
+
+
 def test_no_worker_is_left_after_a_run():
     simulator = make_simulator(FedAvg(), engine=pool_of(2))
     workers = [len(multiprocessing.active_children()) for _ in simulator.rounds(simulator.initial_state())]
@@ -135,7 +152,7 @@ PARENT = """
 import time
 from fedtaco.engines import PoolEngine
 from fedtaco.methods import FedAvg
-from fedtaco.testing.small import make_simulator
+from fedtaco.testing.small_federation import make_simulator
 import multiprocessing
 simulator = make_simulator(FedAvg(), engine=lambda runner: PoolEngine(runner, 2))
 rounds = simulator.rounds(simulator.initial_state())

@@ -63,7 +63,7 @@ def test_automatic_selection(settings, name, workers, chunk, reason):
 
 
 def test_reason_mentions_that_the_run_has_one_process():
-    assert "it has one process to itself" in select_engine("auto", workload(**cnn()), workers=1).reason
+    assert "the run may use only one process" in select_engine("auto", workload(**cnn()), workers=1).reason
 
 
 def test_engines_are_built_by_name():
@@ -91,6 +91,11 @@ def test_recorded_engine_is_kept_on_another_machine():
     assert (again.name, again.chunk, again.reason) == ("batched", 25, choice.reason)
     assert again.workers == 16
     assert select_engine("auto", workload(cores=16), previous={"engine": "serial", "reason": "why"}).name == "serial"
+
+
+def test_recorded_engine_that_does_not_exist_is_refused():
+    with pytest.raises(InvalidInput, match=r"There is no engine 'zzz'\. Known: batched, pool, serial"):
+        select_engine("auto", workload(), previous={"engine": "zzz", "reason": "none"})
 
 
 def test_accelerator_uses_stacks_in_one_process():

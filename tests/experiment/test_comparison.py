@@ -30,7 +30,7 @@ def test_methods_share_everything_but_their_parameters():
     [
         ([], {}, "methods is empty; name at least one"),
         (["taco", "fedavg", "taco"], {}, "methods names taco more than once"),
-        (["fedavg"], {"taco.gamma": 0.1}, r"taco\.gamma changes nothing here: it belongs to the method taco"),
+        (["fedavg"], {"taco.gamma": 0.1}, r"taco\.gamma has no effect: it belongs to the method taco"),
     ],
 )
 def test_invalid_comparisons_are_refused(methods, parameters, message):

@@ -11,7 +11,7 @@ import warnings
 
 import pytest
 import torch
-from run_helpers import assert_same_model
+from run_helpers import Interrupted, assert_same_model, interrupt_after
 
 import fedtaco
 from fedtaco import InvalidInput
@@ -122,6 +122,12 @@ def test_killed_run_is_named(tmp_path, monkeypatch):
         run_all(make_runs(tmp_path, 2), RunOptions(), RecordingCallback())
 
 
+def test_run_that_is_terminated_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtaco.experiment.concurrent.run_experiment", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(ProcessDied, match=r"The run taco seed \d died \(exit code 143\); continue with --resume"):
+        run_all(make_runs(tmp_path, 2), RunOptions(), RecordingCallback())
+
+
 def test_error_in_a_run_is_raised_in_the_caller(tmp_path):
     runs = make_runs(tmp_path, 2, dataset="mnist", model="mlp")
     with pytest.raises(InvalidInput, match="mnist"):
@@ -133,11 +139,10 @@ def test_warnings_of_every_run_reach_the_caller(tmp_path, monkeypatch):
     """Even if two runs warn alike."""
     monkeypatch.setattr("torch.__version__", "2.4.0")
     runs = make_runs(tmp_path, 2)
-    run_all(runs, RunOptions(), RecordingCallback())
+    for config, path in runs:
+        with pytest.raises(Interrupted):
+            fedtaco.run("taco", out=path, seed=config["seed"], workers=1, on_round=interrupt_after(1), **QUICK)
     monkeypatch.undo()
-    for _, path in runs:
-        for name in ("checkpoint/manifest.json", "summary.json", "rounds.jsonl", "clients.jsonl"):
-            (path / name).unlink()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run_all(runs, RunOptions(resume=True), RecordingCallback())
@@ -178,5 +183,5 @@ def test_interrupt_stops_all_runs_and_keeps_their_rounds(tmp_path):
     assert process.returncode != 0
     for seed, number in reached.items():
         folder = RunFolder(tmp_path / str(seed))
-        round_number, _, _ = folder.checkpoint.load()
+        round_number, _, _ = folder.load_checkpoint()
         assert number <= round_number <= len(folder.history()) <= round_number + 1

@@ -27,8 +27,8 @@ def test_dataset_without_an_entry_has_generic_defaults(monkeypatch):
     [
         ({"freeloaders": 9}, "only 8 clients"),
         ({"freeloaders": -1}, "freeloaders is -1"),
-        ({"freeloaders": 0, "behaviour": "replay"}, "changes nothing without freeloaders"),
-        ({"freeloaders": 8}, "nobody would train"),
+        ({"freeloaders": 0, "behaviour": "replay"}, "has no effect without freeloaders"),
+        ({"freeloaders": 8}, "no client would train"),
         ({"freeloaders": 2, "behaviour": "sleep"}, "There is no behaviour 'sleep'"),
     ],
 )

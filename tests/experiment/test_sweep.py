@@ -56,15 +56,25 @@ def test_best_point_is_chosen_by_validation_accuracy(tmp_path):
 @pytest.mark.parametrize(
     ("grid", "options", "message"),
     [
-        ({"local_lr": [0.1]}, {"validation": 0.0}, "held-out training data; give validation"),
+        ({"local_lr": [0.1]}, {"validation": 0.0}, "held-out training data; set validation"),
         ({}, {}, "The grid is empty"),
         ({"locallr": [0.1]}, {}, "no setting to tune 'locallr'; did you mean 'local_lr'"),
-        ({"stem.alpha": [0.1]}, {}, "stem.alpha changes nothing here"),
+        ({"stem.alpha": [0.1]}, {}, "stem.alpha has no effect"),
         ({"local_lr": [0.1]}, {"budget": 0}, "budget is 0"),
         ({"seed": [1, 2]}, {}, "no setting to tune 'seed'"),
         ({"method": ["taco"]}, {}, "no setting to tune 'method'"),
+        (
+            {"local_lr": [number / 1000 for number in range(101)], "batch_size": list(range(1, 102))},
+            {"budget": 3},
+            "The grid has 10,201 points; at most 10,000 are possible",
+        ),
     ],
 )
 def test_invalid_sweeps_are_explained(grid, options, message):
     with pytest.raises(InvalidInput, match=message):
         plan_sweep(["taco"], grid, [0], **{**SETTINGS, **options})
+
+
+def test_a_sweep_without_methods_is_refused():
+    with pytest.raises(InvalidInput, match="methods is empty"):
+        plan_sweep([], {"local_lr": [0.1]}, [0], **SETTINGS)

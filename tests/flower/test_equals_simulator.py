@@ -15,7 +15,7 @@ from fedtaco.flower import FedStrategy
 from fedtaco.methods import METHODS, Constants
 from fedtaco.models import FlatModel
 from fedtaco.simulator import Simulator
-from fedtaco.testing.small import LOCAL_LR, STEPS, skewed_clients
+from fedtaco.testing.small_federation import LOCAL_LR, STEPS, skewed_clients
 from fedtaco.trust import PaperDetector
 
 ROUNDS = 5
@@ -94,10 +94,10 @@ def test_expulsions_have_the_same_effect_as_in_the_simulator(method):
     run(strategy, nodes, ROUNDS)
     simulator = simulator_with(method, detector)
     finished = list(simulator.rounds(simulator.initial_state()))
-    expelled = [one.state.trust["expelled"].tolist() for one in finished]
+    expelled = [one.state.detector_memory["expelled"].tolist() for one in finished]
     assert 0 < sum(expelled[-2]) < 5
     state, expected = strategy.deployment.state, finished[-1].state
-    assert state.trust["expelled"].tolist() == expelled[-1]
+    assert state.detector_memory["expelled"].tolist() == expelled[-1]
     for name, tensor in expected.server.memory.items():
         ours = state.server.memory[name]
         assert torch.allclose(ours, tensor, rtol=0, atol=1e-12, equal_nan=True), name

@@ -133,9 +133,9 @@ def test_new_nodes_do_not_replace_those_of_a_resumed_run(tmp_path):
     interrupt("taco", small_nodes(), out, 2, False)
     nodes = small_nodes()
     nodes.connected = [901, 902, 903]
-    with pytest.raises(RunStopped, match="have no part in this run"):
+    with pytest.raises(RunStopped, match="may not belong to this run"):
         run(small_strategy("taco", checkpoint=out), nodes, ROUNDS)
-    assert "have no part" in RunFolder(out).summary()["stopped"]
+    assert "may not belong" in RunFolder(out).summary()["stopped"]
     run(small_strategy("taco", checkpoint=out), small_nodes(), ROUNDS)
     assert RunFolder(out).summary()["stopped"] is None
 
@@ -164,7 +164,8 @@ def test_the_report_shows_a_deployment(evaluate_fn, tmp_path):
 def test_a_folder_store_keeps_two_memories(tmp_path):
     store = FolderStore(tmp_path / "memory")
     for number in range(1, 5):
-        store.put(number, {"variate": torch.full((3,), float(number))}, beside=number - 1)
+        store.put(number, {"variate": torch.full((3,), float(number))}, keep=number - 1)
     assert sorted(path.name for path in (tmp_path / "memory").iterdir()) == ["3.safetensors", "4.safetensors"]
-    assert store.get(3)["variate"].tolist() == [3.0] * 3
-    assert store.get(2) is None
+    like = {"variate": torch.zeros(3)}
+    assert store.get(3, like)["variate"].tolist() == [3.0] * 3
+    assert store.get(2, like) is None

@@ -14,8 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fedtaco import InvalidInput, RunStopped, Taco
 from fedtaco.flower import FedStrategy, train, upload_matrix
 from fedtaco.flower.node_registry import NodeRegistry
-from fedtaco.flower.replies import metric_shares
-from fedtaco.testing.small import skewed_clients
+from fedtaco.testing.small_federation import skewed_clients
 
 
 def test_the_log_states_the_weighting_which_is_uniform_by_default(caplog):
@@ -47,11 +46,11 @@ def test_invalid_settings_are_rejected(options, words):
 def test_mismatched_arguments_are_explained():
     with pytest.raises(InvalidInput, match="There is no method 'tako'; did you mean 'taco'"):
         small_strategy("tako")
-    with pytest.raises(InvalidInput, match="initial_arrays are not those of the model"):
+    with pytest.raises(InvalidInput, match="initial_arrays do not fit the model"):
         small_strategy("taco").start(small_nodes(), arrays(nn.Linear(2, 2)), timeout=1)
     with pytest.raises(InvalidInput, match="train_config sets 'local-lr'"):
         run(small_strategy("taco"), small_nodes(), train_config=ConfigRecord({"local-lr": 0.3}))
-    with pytest.raises(InvalidInput, match="call its own start"):
+    with pytest.raises(InvalidInput, match="call start"):
         small_strategy("taco").configure_train(1, ArrayRecord(), ConfigRecord(), small_nodes())
 
 
@@ -80,7 +79,7 @@ def test_frozen_parameters_must_equal_those_of_the_server():
     strategy.start(nodes, arrays(half_frozen(0.5)), num_rounds=1, timeout=1)
     dropped = history_of(strategy)[0].dropped
     assert list(dropped) == [0]
-    assert "frozen parameters of this node's model are not those of the server's" in dropped[0]
+    assert "frozen parameters of this node's model differ from those of the server's" in dropped[0]
 
 
 def test_nodes_train_on_one_thread():
@@ -211,12 +210,6 @@ def test_nodes_evaluate_the_model_in_their_own_architecture():
     assert result.train_metrics_clientapp[1]["num-examples"] == pytest.approx(12)
 
 
-def test_evaluations_without_a_weight_count_alike():
-    metrics = [{"accuracy": 0.2}, {"accuracy": 0.4, "num-examples": 3}]
-    assert metric_shares(metrics, "num-examples") == [0.0, 1.0]
-    assert metric_shares(metrics[:1] * 2, "num-examples") == [0.5, 0.5]
-
-
 def test_an_app_that_cannot_evaluate_is_logged(caplog):
     strategy = small_strategy("taco", fraction_evaluate=0.4)
     result = run(strategy, small_nodes(), 1)
@@ -242,14 +235,14 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
 
 def test_uploads_in_a_temporary_file_give_the_same_bits(monkeypatch):
     plain = run(small_strategy("scaffold"), small_nodes(), 3).arrays.to_torch_state_dict()
-    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
+    monkeypatch.setattr(upload_matrix, "MAX_BYTES_IN_MEMORY", 0)
     nodes = small_nodes()
     in_file = run(small_strategy("scaffold"), nodes, 3).arrays.to_torch_state_dict()
     assert torch.equal(plain["weight"], in_file["weight"])
 
 
 def test_too_many_uploads_for_the_disk_are_explained(monkeypatch):
-    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
+    monkeypatch.setattr(upload_matrix, "MAX_BYTES_IN_MEMORY", 0)
     with pytest.raises(RunStopped, match=r"No room for 1000000 uploads, .* name another folder in TMPDIR"):
         upload_matrix.allocate_matrix(1_000_000, torch.empty(10_000_000))
 
@@ -258,14 +251,14 @@ def test_a_full_disk_stops_the_run(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
+    monkeypatch.setattr(upload_matrix, "MAX_BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(upload_matrix.os, "posix_fallocate", full)
     with pytest.raises(RunStopped, match="No room for 5 uploads"):
         run(small_strategy("taco"), small_nodes(), 1)
 
 
 def test_files_are_used_even_if_the_system_cannot_reserve_space(monkeypatch):
-    monkeypatch.setattr(upload_matrix, "IN_MEMORY", 0)
+    monkeypatch.setattr(upload_matrix, "MAX_BYTES_IN_MEMORY", 0)
     monkeypatch.delattr(upload_matrix.os, "posix_fallocate")
     matrix = upload_matrix.allocate_matrix(3, torch.empty(4))
     matrix[2] = 1.0
@@ -284,3 +277,11 @@ def test_the_code_of_the_documentation_runs():
     strategy = FedStrategy(method=Taco(), model=small_model(), local_steps=3, local_lr=0.1)
     result = strategy.start(grid=nodes, initial_arrays=ArrayRecord(small_model().state_dict()), num_rounds=2, timeout=1)
     assert not torch.equal(result.arrays.to_torch_state_dict()["weight"], small_model().weight)
+
+
+def test_a_checkpoint_without_its_nodes_is_refused():
+    arrays_of_another_run = {"other": torch.zeros(3).numpy()}
+    with pytest.raises(InvalidInput, match="does not say which node is which client"):
+        NodeRegistry.from_arrays(3, arrays_of_another_run)
+    restored = NodeRegistry.from_arrays(3, NodeRegistry(3, [7, 8], [2, 0]).to_arrays())
+    assert (restored.nodes, restored.last_used) == ([7, 8], [2, 0, 0])

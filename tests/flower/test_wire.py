@@ -20,7 +20,7 @@ from fedtaco.flower import FedStrategy, train
 from fedtaco.flower.wire import OWN_KEYS, NodeInstructions
 from fedtaco.methods import METHODS, Constants
 from fedtaco.runs.settings import RunSettings, declared
-from fedtaco.testing.small import skewed_clients
+from fedtaco.testing.small_federation import skewed_clients
 
 NPY_HEADER = 128
 """Bytes that numpy's format adds to the numbers of an array."""
@@ -72,15 +72,15 @@ def instructions(**settings):
     values = {name: 100 + place for place, name in enumerate(sorted(ON_WIRE))}
     return NodeInstructions(
         phase="survey",
-        round=2,
+        round=12,
         run="ab12",
         client=1,
         memory_round=3,
         method="taco",
         frozen="cd34",
-        setting={**values, "local_lr": 0.1, "server_lr": 0.7, **settings},
-        parameter={"taco.gamma": 0.2, "stem.server_momentum": "eta"},
-        scalar={"alpha": 0.25},
+        settings={**values, "local_lr": 0.1, "server_lr": 0.7, **settings},
+        parameters={"taco.gamma": 0.2, "stem.server_momentum": "eta"},
+        scalars={"alpha": 0.25},
     )
 
 
@@ -95,7 +95,7 @@ def test_instructions_survive_the_config_record(server_lr):
 def test_the_keys_of_the_config_are_those_users_must_not_set():
     plain = {name for name in instructions().to_config() if "." not in name}
     assert plain == OWN_KEYS | {"server-round"}
-    single = {field.name for field in fields(NodeInstructions)} - {"setting", "parameter", "scalar"}
+    single = {field.name for field in fields(NodeInstructions)} - {"settings", "parameters", "scalars"}
     assert len(plain) == len(single | ON_WIRE) == len(single) + len(ON_WIRE)
 
 
@@ -128,7 +128,7 @@ def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
 
     @app.train()
     def handle(message, context):
-        received.append(NodeInstructions.from_config(message.content["config"]).setting)
+        received.append(NodeInstructions.from_config(message.content["config"]).settings)
         return train(small_model(), skewed_clients()[0], message, context)
 
     nodes = small_nodes()
@@ -143,7 +143,7 @@ def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
 
 
 def test_constants_are_taken_from_the_settings():
-    setting = instructions().setting
+    setting = instructions().settings
     assert instructions().constants == Constants(
         setting["clients"], setting["rounds"], setting["local_steps"], setting["local_lr"], setting["server_lr"]
     )

@@ -66,7 +66,7 @@ def test_alpha_of_an_upload_opposed_to_the_mean_is_zero():
 def test_wide_matrices_are_summed_in_blocks(monkeypatch):
     matrix = torch.randn(4, 37, dtype=torch.float64)
     whole = geometry_of(matrix)
-    monkeypatch.setattr("fedtaco.methods.geometry.BLOCK_NUMBERS", 20)
+    monkeypatch.setattr("fedtaco.methods.geometry.BLOCK_ENTRIES", 20)
     blocks = geometry_of(matrix)
     assert isinstance(blocks, Geometry)
     torch.testing.assert_close(blocks.cosines, whole.cosines)

@@ -73,8 +73,8 @@ class ReducesOverClients(Method):
     ("method", "message"),
     [
         (MisspeltHook(), "did you mean 'aggregate'"),
-        (LosesMemory(), r"client_memory names \['last'\], but finish keeps \[\]"),
-        (NoPair(), "finish must give a pair"),
+        (LosesMemory(), r"client_memory declares \['last'\], but finish returns \[\]"),
+        (NoPair(), "finish must return a pair"),
         (ReducesOverClients(), "of stacked clients differs"),
     ],
     ids=lambda value: getattr(value, "name", ""),

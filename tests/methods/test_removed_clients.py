@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedtaco.experiment import RunOptions, resolve_config
-from fedtaco.experiment.prepared import PreparedRun
+from fedtaco.experiment.prepared_run import PreparedRun
 from fedtaco.methods import Expulsion, Scaffold, ServerState, Taco
 
 
@@ -25,7 +25,7 @@ def test_scaffold_variate_stays_the_mean_of_the_remaining_clients(behaviour):
     )
     simulator = PreparedRun.prepare(config, RunOptions()).simulator
     state = list(simulator.rounds(simulator.initial_state()))[-1].state
-    remaining = [client for client in range(8) if not state.trust["expelled"][client]]
+    remaining = [client for client in range(8) if not state.detector_memory["expelled"][client]]
     assert len(remaining) == 5
     mean = torch.stack([state.memories[client]["variate"] for client in remaining]).mean(0)
     torch.testing.assert_close(state.server.memory["variate"], mean, rtol=1e-4, atol=1e-5)

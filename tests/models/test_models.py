@@ -70,7 +70,7 @@ def test_batch_norm_statistics_are_averaged_as_buffers():
         ("cnn", (1, 8, 8), "at least 16 × 16 pixels"),
         ("cnn", (123,), "takes images"),
         ("resnet18", (80,), "takes images"),
-        ("lstm", (1, 28, 28), "sequences of letters"),
+        ("lstm", (1, 28, 28), "sequences of characters"),
         ("cnn:3", (1, 28, 28), "takes no option"),
         ("resnet18:batchnrm", (3, 32, 32), "did you mean 'batchnorm'"),
         ("resnet", (3, 32, 32), "did you mean 'resnet18'"),

@@ -39,7 +39,7 @@ def test_only_changed_memories_are_written(tmp_path, monkeypatch):
         }
         names = {f"clients-{n}.safetensors" for n in last_round.values()}
         assert set(sizes) == {"manifest.json", f"shared-{number}.safetensors", *names}
-    assert set(RunFolder(tmp_path / "run").checkpoint.load()[2]) == set().union(*cohorts)
+    assert set(RunFolder(tmp_path / "run").load_checkpoint()[2]) == set().union(*cohorts)
     size_of_a_cohort = sizes_by_round[0]["clients-1.safetensors"]
     for sizes in sizes_by_round:
         assert all(size <= size_of_a_cohort for name, size in sizes.items() if name.startswith("clients"))
@@ -57,14 +57,15 @@ def test_damaged_checkpoint_is_reported(manifest, tmp_path):
         shared.write_bytes(shared.read_bytes()[:100])
     else:
         (folder / "checkpoint" / "manifest.json").write_text(manifest, encoding="latin-1")
-    with pytest.raises(InvalidInput, match=r"checkpoint is damaged: .*; start the run again"):
+    with pytest.raises(InvalidInput, match=r"checkpoint/.* (is damaged: .* start the|was written by another)"):
         fedtaco.run("scaffold", out=folder, resume=True, **SETTINGS)
 
 
 def test_checkpoint_of_another_model_is_refused(tmp_path):
-    checkpoint = interrupted_run(tmp_path).checkpoint
-    number, shared, clients = checkpoint.load()
-    checkpoint.save(number, {**shared, "state/weights": shared["state/weights"][1:]}, clients)
+    folder = interrupted_run(tmp_path)
+    number, shared, clients = folder.load_checkpoint()
+    folder.rewind()
+    folder.save_checkpoint(number, {**shared, "state/weights": shared["state/weights"][1:]}, clients)
     with pytest.raises(InvalidInput, match=r"is of another model; start the run again \(overwrite\)"):
         fedtaco.run("taco", out=tmp_path, resume=True, **SETTINGS)
 

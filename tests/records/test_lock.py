@@ -14,7 +14,7 @@ import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.experiment import Callback, RunOptions, resolve_config
 from fedtaco.experiment.concurrent import run_all
-from fedtaco.records.lock import _acquire, locked
+from fedtaco.records.lock import FolderLock, _acquire, locked
 
 ENDLESS = {"dataset": "digits", "clients": 6, "rounds": 100_000, "local_steps": 4, "batch_size": 16}
 BUSY = "Another process is using"
@@ -120,10 +120,27 @@ def test_folder_of_a_killed_start_can_be_used(tmp_path):
 
 def test_lock_on_a_removed_or_replaced_file_is_not_acquired(tmp_path):
     with (tmp_path / "lock").open("w") as file:
+        lock = FolderLock(file.fileno(), tmp_path / "lock")
+        assert _acquire(lock)
         (tmp_path / "lock").unlink()
-        assert not _acquire(file.fileno(), tmp_path / "lock")
+        assert not _acquire(lock)
         (tmp_path / "lock").touch()
-        assert not _acquire(file.fileno(), tmp_path / "lock")
+        assert not _acquire(lock)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_run_without_its_lock_writes_nothing_more(is_replaced, tmp_path):
+    out, recorded = tmp_path / "run", {}
+
+    def remove_lock(record):
+        (out / "lock").unlink()
+        if is_replaced:
+            (out / "lock").touch()
+        recorded.update({path: path.read_bytes() for path in out.rglob("*") if path.is_file()})
+
+    with pytest.raises(InvalidInput, match="lock was removed or replaced while this run was using the folder"):
+        fedtaco.run("taco", out=out, engine="serial", on_round=remove_lock, **ENDLESS)
+    assert recorded == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
 def test_disk_without_locks_is_used_without_them(tmp_path, monkeypatch):

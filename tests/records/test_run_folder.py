@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from forging import forge
+from run_helpers import Interrupted, assert_same_result, interrupt_after
 
 import fedtaco
 from fedtaco import InvalidInput
@@ -42,7 +49,7 @@ def test_run_folder_contains_everything_about_the_run(tmp_path):
     assert set(summary["alpha"]) == {"A", "B", "C"}
     rows = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     assert [row["round"] for row in rows] == [1, 2, 3]
-    assert all(row["schema"] == 2 and 0 <= row["accuracy"] <= 1 for row in rows)
+    assert all(row["schema"] == 3 and 0 <= row["accuracy"] <= 1 for row in rows)
     clients = [json.loads(line) for line in (out / "clients.jsonl").read_text().splitlines()]
     expected = {"round", "client", "alpha", "cosine", "norm", "weight", "seconds", "strikes", "expelled"}
     assert len(clients) == 60
@@ -89,8 +96,8 @@ def test_folder_of_another_version_is_refused(tmp_path):
     out = tmp_path / "run"
     fedtaco.run("fedavg", out=out, **QUICK)
     config = out / "config.toml"
-    config.write_text(config.read_text().replace("schema = 2", "schema = 1"))
-    with pytest.raises(InvalidInput, match=r"written by another version of fedtaco \(schema 1, not 2\)"):
+    config.write_text(config.read_text().replace("schema = 3", "schema = 2"))
+    with pytest.raises(InvalidInput, match=r"written by another version of fedtaco \(schema 2, not 3\)"):
         fedtaco.load(out)
     with pytest.raises(InvalidInput, match="written by another version"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK)
@@ -101,26 +108,83 @@ def test_folder_of_another_version_is_refused(tmp_path):
 # Runs that failed or were killed while the folder was created
 
 
-def test_folder_of_a_killed_replacement_can_be_used(tmp_path):
-    """Between the removal of the old configuration and the new one, there is a lock and what the run did not write."""
+def test_folder_of_a_killed_start_is_used(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    for name in ("lock", "notes.txt", "partition.npz", "config.toml.part"):
+    for name in ("lock", "partition.npz.part", "config.toml.part"):
         (folder / name).touch()
     fedtaco.run("taco", out=folder, resume=True, **QUICK)
-    assert (folder / "notes.txt").exists()
     assert RunFolder(folder).summary()
 
 
-def test_folder_of_a_failed_start_can_be_used(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
+def full(*_, **__):
+    raise OSError(28, "No space left on device")
 
+
+def test_folder_of_a_failed_start_can_be_used(tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr("numpy.savez_compressed", full)
-        with pytest.raises(InvalidInput, match=r"No space left on device\. Finished rounds are kept"):
+        with pytest.raises(InvalidInput, match=r"No space left on device\. Free some space, or choose another folder"):
             fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
     fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
+
+
+@pytest.mark.parametrize("broken", ["numpy.savez_compressed", "pathlib.Path.write_text"])
+def test_run_is_kept_if_its_replacement_fails(broken, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    before = fedtaco.run("fedavg", out=out, **QUICK)
+    with monkeypatch.context() as disk:
+        disk.setattr(broken, full)
+        with pytest.raises(
+            InvalidInput, match=r"No space left on device.*a run that was in the folder before is still"
+        ):
+            fedtaco.run("taco", out=out, overwrite=True, **QUICK)
+    assert_same_result(before, fedtaco.load(out))
+    assert not list(out.glob("*.part"))
+
+
+def test_killed_replacement_leaves_one_of_the_two_runs(tmp_path):
+    """The process ends before each of the operations that change the folder, one after another."""
+    finished, out = tmp_path / "finished", tmp_path / "run"
+    tiny = {**QUICK, "clients": 3, "rounds": 1, "partition": "iid", "model": "mlp:2"}
+    old, new = fedtaco.run("fedavg", out=finished, **tiny), fedtaco.run("taco", out=tmp_path / "new", **tiny)
+    arguments = RunFolder(tmp_path / "new").config(), RunFolder(tmp_path / "new").partition()
+    left = Counter()
+    for allowed in range(100):
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(finished, out)
+        process = multiprocessing.get_context("fork").Process(target=create_and_die, args=(allowed, out, *arguments))
+        process.start()
+        process.join()
+        try:
+            assert_same_result(old, fedtaco.load(out))
+            left["old"] += 1
+        except InvalidInput:
+            assert_same_result(new, fedtaco.run("taco", out=out, resume=True, **tiny))
+            left["new"] += 1
+        if process.exitcode == 0:
+            break
+    assert left["old"] >= 2
+    assert left["new"] >= 8
+
+
+def create_and_die(allowed, out, config, partition):
+    """Replace a run, but die after a number of operations on files."""
+    operations = iter(range(allowed))
+
+    def counted(function):
+        def count(*arguments, **options):
+            if next(operations, None) is None:
+                os._exit(9)
+            return function(*arguments, **options)
+
+        return count
+
+    for name in ("replace", "unlink", "mkdir", "write_bytes", "write_text"):
+        setattr(Path, name, counted(getattr(Path, name)))
+    shutil.rmtree = counted(shutil.rmtree)
+    del config["schema"]
+    RunFolder(out).create(config, partition)
 
 
 # Damaged files
@@ -129,16 +193,61 @@ def test_folder_of_a_failed_start_can_be_used(tmp_path, monkeypatch):
 def test_damaged_files_are_named(tmp_path):
     out = tmp_path / "run"
     fedtaco.run("fedavg", out=out, **QUICK)
+    (out / "summary.json").unlink()
     rounds = (out / "rounds.jsonl").read_text().splitlines(keepends=True)
     (out / "rounds.jsonl").write_text("".join(rounds[:1] + rounds[2:]))
-    with pytest.raises(InvalidInput, match=r"rounds\.jsonl lacks some of the 3 rounds"):
+    with pytest.raises(InvalidInput, match=r"rounds\.jsonl is damaged: .*; restore it from a copy, or start the run"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK)
     (out / "checkpoint" / "manifest.json").write_text("{")
-    with pytest.raises(InvalidInput, match="checkpoint is damaged"):
+    with pytest.raises(InvalidInput, match=r"checkpoint/manifest\.json is damaged"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK)
     (out / "config.toml").write_text("schema = ")
     with pytest.raises(InvalidInput, match=r"config\.toml is damaged"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK)
+
+
+def test_model_is_verified_when_a_finished_run_is_read(tmp_path):
+    out = tmp_path / "run"
+    fedtaco.run("taco", out=out, **QUICK)
+    for name in ("output", "model"):
+        model = out / f"{name}.safetensors"
+        content = bytearray(model.read_bytes())
+        content[-1] ^= 1
+        model.write_bytes(content)
+        with pytest.raises(InvalidInput, match=rf"{name}\.safetensors is damaged: it has changed since the run wrote"):
+            fedtaco.load(out)
+        with pytest.raises(InvalidInput, match=rf"{name}\.safetensors is damaged"):
+            fedtaco.run("taco", out=out, resume=True, **QUICK)
+
+
+def test_partition_of_other_data_is_refused(tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        fedtaco.run("fedavg", out=out, on_round=interrupt_after(2), **QUICK)
+
+    def swap_first_and_last_sample(arrays):
+        arrays["indices"][[0, -1]] = arrays["indices"][[-1, 0]]
+
+    forge(out, "partition.npz", swap_first_and_last_sample)
+    with pytest.raises(InvalidInput, match="is not the one that its settings give now, so the data have changed"):
+        fedtaco.run("fedavg", out=out, resume=True, **QUICK)
+
+
+def test_run_that_has_not_ended_is_not_loaded(tmp_path):
+    with pytest.raises(Interrupted):
+        fedtaco.run("fedavg", out=tmp_path / "run", on_round=interrupt_after(2), **QUICK)
+    with pytest.raises(InvalidInput, match=r"has no model: the run has not ended; continue it \(resume\)"):
+        fedtaco.load(tmp_path / "run")
+
+
+def test_refused_folder_is_left_as_it_is(tmp_path):
+    out = tmp_path / "run"
+    fedtaco.run("fedavg", out=out, **QUICK)
+    (out / "clients.jsonl").write_text((out / "clients.jsonl").read_text().replace("0.0", "0.1"))
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(InvalidInput, match=r"clients\.jsonl is damaged"):
+        fedtaco.run("fedavg", out=out, resume=True, **QUICK)
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("file", ["rounds.jsonl", "clients.jsonl"])

@@ -56,18 +56,6 @@ def write_run(
     folder.create(config, partition)
     history, out = History(), expelled or {}
     for number, accuracy in enumerate(accuracies, 1):
-        record = RoundRecord(
-            number,
-            accuracy,
-            1.0,
-            2.0 if timed else None,
-            3.0,
-            validation_accuracy=accuracy / 2 if validation else None,
-            class_accuracy=[accuracy] * classes or None,
-            cohort=clients,
-            dropped=(dropped or {}).get(number, {}),
-            decisions=(decisions or {}).get(number, []),
-        )
         own = [
             ClientRecord(
                 number,
@@ -80,9 +68,23 @@ def write_run(
             for client in range(clients)
             if out.get(client, number) >= number
         ]
+        record = RoundRecord(
+            number,
+            accuracy,
+            1.0,
+            2.0 if timed else None,
+            3.0,
+            validation_accuracy=accuracy / 2 if validation else None,
+            class_accuracy=[accuracy] * classes or None,
+            cohort=len(own),
+            dropped=(dropped or {}).get(number, {}),
+            decisions=(decisions or {}).get(number, []),
+        )
         history.rounds.append(record)
         history.clients.extend(own)
         folder.append_round(record, own)
+    if not finished and accuracies:
+        folder.save_checkpoint(len(accuracies), {"state/weights": np.zeros(1)}, {})
     if finished:
         ending = {"method": method.rpartition(":")[2], "seed": seed, "partition_notes": [], "stopped": stopped}
         folder.save_summary({**ending, **summarize(history, config["target"], partition)})

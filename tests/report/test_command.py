@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -11,18 +12,6 @@ from fedtaco.cli.main import main
 from fedtaco.errors import InvalidInput
 from fedtaco.records import RunFolder
 from fedtaco.report.page_data import build_page_data
-
-WHOLE = """
-schema = 2
-method = "taco"
-dataset = "digits"
-partition = "groups"
-clients = 3
-rounds = 3
-seed = 0
-target = 0.9
-parameters = {}
-"""
 
 
 @pytest.fixture
@@ -45,6 +34,53 @@ def test_the_command_writes_the_page_into_the_first_folder(fedtaco, tmp_path):
     assert "Accuracy over rounds" in (tmp_path / "runs" / "report.html").read_text(encoding="utf-8")
     assert fedtaco("report", "runs/taco-seed0", "--out", "other.html")[0] == 0
     assert (tmp_path / "other.html").exists()
+
+
+def test_names_of_files_and_datasets_are_printed_without_controls_and_markup(fedtaco, tmp_path):
+    evil = "\x1b]0;evil\x07\x1b[2J\r\u202e[red]x[/red]"
+    runs = f"runs{evil}"
+    write_run(tmp_path / runs / "a")
+    assert fedtaco("report", runs) == (0, "Written to runs ]0;evil [2J [red]x[/red]/report.html\n")
+    hostile = {"groups": (evil, "A", "A"), "dropped": {1: {0: evil}}, "stopped": evil}
+    write_run(tmp_path / runs / "b", evil, dataset=evil, **hostile)
+    code, text = fedtaco("report", runs)
+    assert (code, text.isprintable(), "the datasets ]0;evil [2J [red]x[/red], digits" in text) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("link.html", "which is a symbolic link; name the file that it refers to"),
+        ("dangling.html", "which is a symbolic link"),
+        ("fifo.html", "which is a device or another special file"),
+        ("/dev/null", "which is a device or another special file"),
+        ("/dev/stdout", "which is a symbolic link"),
+        ("empty", "which is a folder"),
+        ("x" * 300, "Cannot write to xxx"),
+        ("nowhere/page.html", "there is no folder nowhere"),
+    ],
+)
+def test_only_files_are_written_and_replaced(fedtaco, tmp_path, name, words):
+    write_run(tmp_path / "runs" / "a")
+    (tmp_path / "own.html").write_text("mine")
+    (tmp_path / "link.html").symlink_to("own.html")
+    (tmp_path / "dangling.html").symlink_to("nothing.html")
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "fifo.html")
+    code, text = fedtaco("report", "runs", "--out", name)
+    assert (code, words in text) == (2, True), text
+    assert (tmp_path / "own.html").read_text() == "mine"
+    assert (tmp_path / "link.html").is_symlink()
+    assert not (tmp_path / "nothing.html").exists()
+
+
+def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(fedtaco, tmp_path):
+    write_run(tmp_path / "runs" / "a")
+    (tmp_path / "own.txt").write_text("mine")
+    (tmp_path / "runs" / "report.html.part").symlink_to(tmp_path / "own.txt")
+    assert fedtaco("report", "runs")[0] == 0
+    assert (tmp_path / "own.txt").read_text() == "mine"
+    assert not (tmp_path / "runs" / "report.html").is_symlink()
 
 
 def test_a_report_shows_its_progress_when_reading_takes_long(fedtaco, tmp_path, monkeypatch):
@@ -82,16 +118,16 @@ def test_bad_requests_give_a_one_line_error(fedtaco, tmp_path, monkeypatch):
     ("file", "content", "words"),
     [
         ("config.toml", "method = ", "config.toml is damaged"),
-        ("config.toml", 'schema = 2\nmethod = "taco"\n', "config.toml is damaged: it lacks clients"),
-        ("config.toml", WHOLE + "[ran_by]\nversions = [3]", "config.toml is damaged"),
+        ("config.toml", 'schema = 2\nmethod = "taco"\n', "config.toml was written by another version"),
+        ("config.toml", 'schema = 3\nmethod = "taco"\n', "config.toml is damaged: it has changed"),
         ("rounds.jsonl", "{\n", "rounds.jsonl is damaged"),
-        ("rounds.jsonl", '{"round": 1}\n', "rounds.jsonl is damaged: it lacks dropped"),
+        ("rounds.jsonl", '{"round": 1}\n', "rounds.jsonl is damaged"),
         ("rounds.jsonl", '{"round": 1, "dropped": 3}\n', "rounds.jsonl is damaged"),
         ("clients.jsonl", "[]\n", "clients.jsonl is damaged"),
         ("clients.jsonl", '{"round": 1, "client": 99, "alpha": 1}\n', "clients.jsonl is damaged"),
         ("partition.npz", "nothing", "partition.npz is damaged"),
         ("summary.json", "{", "summary.json is damaged"),
-        ("summary.json", '{"method": "taco"}', "summary.json is damaged: it lacks"),
+        ("summary.json", '{"method": "taco"}', "summary.json was written by another version"),
     ],
 )
 def test_a_damaged_file_is_named(fedtaco, tmp_path, file, content, words):

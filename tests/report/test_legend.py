@@ -9,7 +9,7 @@ from fedtaco.report import explain_results
 def summary(**figures):
     plain = {"method": "taco", "seeds": 1, "accuracy": 0.9, "accuracy_deviation": None, "rounds_to_target": "16"}
     missing = dict.fromkeys(("client_seconds", "worst_tenth_accuracy", "output_accuracy"))
-    counts = dict.fromkeys(("stopped", "dropped_uploads", "freeloaders", "caught", "wronged"), 0)
+    counts = dict.fromkeys(("stopped", "dropped_uploads", "freeloaders", "caught", "honest_expelled"), 0)
     return MethodSummary(**{**plain, **missing, **counts, "alpha": {}, **figures})
 
 
@@ -27,7 +27,7 @@ def test_only_what_the_table_shows_is_explained():
         "Client seconds",
         "α",
         "A, B, C",
-        "output z",
+        "output model z",
         "expelled",
         "dropped",
         "diverged",
@@ -44,16 +44,16 @@ def test_only_what_the_table_shows_is_explained():
 
 
 def test_events_are_given_by_method_in_singular_and_plural():
-    one = summary(stopped=1, seeds=3, dropped_uploads=1, wronged=1, output_accuracy=0.9421)
+    one = summary(stopped=1, seeds=3, dropped_uploads=1, honest_expelled=1, output_accuracy=0.9421)
     assert legend(one).endswith(
-        "taco: 1 of 3 seeds diverged (excluded from the means); its own output z has an accuracy of 94.2 %; "
+        "taco: 1 of 3 seeds diverged (excluded from the means); its output model z has an accuracy of 94.2 %; "
         "1 client was expelled; 1 upload was dropped."
     )
-    many = summary(method="stem", dropped_uploads=3, freeloaders=8, caught=6, wronged=1)
+    many = summary(method="stem", dropped_uploads=3, freeloaders=8, caught=6, honest_expelled=1)
     assert legend(many).endswith(
         "stem: 6 of 8 misbehaving clients and 1 honest client were expelled; 3 uploads were dropped."
     )
-    assert "taco: 2 clients were expelled." in legend(summary(wronged=2))
+    assert "taco: 2 clients were expelled." in legend(summary(honest_expelled=2))
 
 
 def test_notes_on_the_partition_come_last_and_once():

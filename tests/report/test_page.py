@@ -25,7 +25,7 @@ def test_expulsions_and_dropped_uploads_are_listed_with_reasons(tmp_path):
         parameters={"taco.kappa": 0.1},
         freeloaders=(1, 2),
         decisions={
-            2: [Decision(1, "expelled", "copy", 3.1e-14, 1e-8, "the upload is made of what the client was sent")]
+            2: [Decision(1, "expelled", "copy", 3.1e-14, 1e-8, "the upload contains only what the client received")]
         },
     )
     data = build_page_data([folder])
@@ -35,8 +35,8 @@ def test_expulsions_and_dropped_uploads_are_listed_with_reasons(tmp_path):
     assert data["runs"][0]["values"]["alpha"][0] == [0.11, 0.12, None]
     text = text_of(page_of([folder]))
     assert "taco, seed 0: 1 client with dropped uploads" in text
-    assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes; the upload is made of what" in text
-    assert "the client was sent (copy 3.1e-14, threshold 1e-08). A freeloader." in text
+    assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes; the upload contains only" in text
+    assert "what the client received (copy 3.1e-14, threshold 1e-08). A freeloader." in text
     assert "Client 0, rounds 1, 3: the upload is not finite." in text
     quiet = text_of(page_of([write_run(tmp_path / "b")]))
     assert "No client was expelled." in quiet
@@ -126,7 +126,8 @@ def test_reading_for_a_report_needs_no_torch(tmp_path):
 def test_the_page_says_which_versions_made_the_runs(tmp_path):
     ran_by = {
         "engine": "serial",
+        "reason": "chosen by name",
         "versions": [{"from_round": 1, "python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.6"}],
     }
     text = text_of(page_of([write_run(tmp_path / "a", ran_by=ran_by)]))
-    assert "made by version fedtaco 0.1.0 schema 2 python 3.11.7 torch 2.13.0 numpy 2.4.6" in text
+    assert "software version fedtaco 0.1.0 schema 3 python 3.11.7 torch 2.13.0 numpy 2.4.6" in text

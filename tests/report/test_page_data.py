@@ -97,7 +97,7 @@ def test_methods_are_distinguished_by_the_settings_in_which_they_differ(tmp_path
     assert [row.summary.seeds for row in data["results"]] == [1, 2, 2]
     assert "taco.gamma" not in data["settings"]
     assert data["settings"]["rounds"] == "3"
-    assert data["own_settings"][1]["own settings"] == "taco.gamma=0.01"
+    assert data["own_settings"][1]["other settings"] == "taco.gamma=0.01"
     assert data["own_settings"][1]["engine"] == "serial: the work is small"
 
 
@@ -149,11 +149,11 @@ def test_without_fedavg_differences_are_to_the_first_and_without_shared_seeds_th
 
 def test_versions_of_all_runs_are_listed(tmp_path):
     then, now = {"from_round": 1, "torch": "2.4.0"}, {"from_round": 2, "torch": "2.13.0", "python": "3.11.7"}
-    write_run(tmp_path / "a", seed=0, ran_by={"engine": "serial", "versions": [then, now]})
+    write_run(tmp_path / "a", seed=0, ran_by={"engine": "serial", "reason": "chosen by name", "versions": [then, now]})
     write_run(tmp_path / "b", seed=1)
     assert build_page_data(find_runs(tmp_path))["versions"] == {
         "fedtaco": "0.1.0",
-        "schema": "2",
+        "schema": "3",
         "python": "3.11.7, not recorded",
         "torch": "2.13.0, 2.4.0, not recorded",
         "numpy": "not recorded",

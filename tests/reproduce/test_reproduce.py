@@ -11,7 +11,7 @@ import pytest
 from fedtaco import InvalidInput
 from fedtaco.data.sources import SOURCES
 from fedtaco.experiment import Callback, RunOptions
-from fedtaco.records.detection import KAPPAS, LIMITS, Rates
+from fedtaco.records.detection_rates import KAPPAS, LIMITS, Rates
 from fedtaco.records.summary import summarize_methods
 from fedtaco.reproduce.export import export
 from fedtaco.reproduce.figures import COLOURS, draw_figure

@@ -90,11 +90,14 @@ def test_defaults_by_dataset_are_filled_in():
         ({"tempo": 2}, "tempo is 2; it must be a number at least 0 and below 2."),
         ({"tempo": -0.1}, "tempo is -0.1; it must be a number at least 0 and below 2."),
         ({"tempo": float("nan")}, "tempo is nan; it must be a number at least 0 and below 2."),
-        ({"voices": 2.0}, "voices is 2.0; it must be a whole number at least 1."),
-        ({"voices": 0}, "voices is 0; it must be a whole number at least 1."),
+        ({"voices": 2.0}, "voices is 2.0; it must be a whole number at least 1 and at most 1,000,000,000."),
+        ({"voices": 0}, "voices is 0; it must be a whole number at least 1 and at most 1,000,000,000."),
         ({"weighting": "size"}, "weighting is 'size'; it must be one of uniform, samples."),
         ({"weighting": 1}, "weighting is 1; it must be one of uniform, samples."),
         ({"device": 0}, "device is 0; it must be text."),
+        ({"batch_size": 2**63 - 1}, "batch_size is 9223372036854775807; it must be a whole number at least 1 and"),
+        ({"voices": 10**20}, "voices is 100000000000000000000; it must be a whole number at least 1 and at most 1,"),
+        ({"seed": 2**63}, "seed is 9223372036854775808; it must be a whole number at least 0 and at most 9,223,"),
     ],
     ids=str,
 )
@@ -102,6 +105,13 @@ def test_invalid_settings_are_explained(given, message):
     with pytest.raises(InvalidInput) as error:
         check_settings(SmallSettings, given)
     assert str(error.value).startswith(message)
+
+
+def test_samples_of_a_client_in_a_round_are_limited():
+    largest = {"local_steps": 50, "batch_size": 1_000_000}
+    assert check_settings(RunSettings, largest)["local_steps"] == 50
+    with pytest.raises(InvalidInput, match="local_steps times batch_size is 51,000,000; a client may train on at most"):
+        check_settings(RunSettings, {**largest, "local_steps": 51})
 
 
 def test_parameters_must_be_a_mapping():

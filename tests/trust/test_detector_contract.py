@@ -178,7 +178,8 @@ def test_own_detector_in_python(max_strikes, round_expelled, tmp_path):
     parameters = {"drops-zeros.max_strikes": max_strikes}
     result = fedtaco.run("fedavg", out=tmp_path, detector="own_detector:DropsZeros", parameters=parameters, **SETTINGS)
     folder = RunFolder(tmp_path)
-    assert folder.config()["parameters"] == parameters
+    bound = {"drops-zeros.max_norm": 5.0, "drops-zeros.long_uploads": "drop"}
+    assert folder.config()["parameters"] == {**bound, **parameters}
     freeloaders = set(folder.partition().freeloaders)
     assert expelled_clients(folder) == freeloaders
     assert {record.round for record in result.history.clients if record.expelled} == {round_expelled}
@@ -192,7 +193,7 @@ def test_own_detector_on_the_command_line(cli, tmp_path):
     done = cli("run", *options, *own, "--out", "run", "--format", "json")
     assert done.returncode == 0, done.stderr
     (summary,) = json.loads(done.stdout)["runs"]
-    assert (summary["detection"]["caught"], summary["detection"]["wronged"]) == (2, 0)
+    assert (summary["detection"]["caught"], summary["detection"]["honest_expelled"]) == (2, 0)
     folder = RunFolder(tmp_path / "run")
     assert folder.config()["detector"] == "own_detector:DropsZeros"
     assert folder.config()["parameters"]["drops-zeros.max_strikes"] == 1
@@ -204,7 +205,7 @@ def test_own_detector_on_the_command_line(cli, tmp_path):
     [
         ({"drops-zeros.max_strikes": 0}, r"drops-zeros\.max_strikes is 0; it must be a whole number at least 1"),
         ({"drops-zeros.max_strike": 1}, "did you mean 'drops-zeros.max_strikes'"),
-        ({"guard.copy": 0.1}, r"guard\.copy changes nothing here: it belongs to --detector guard, which is not used"),
+        ({"guard.copy": 0.1}, r"guard\.copy has no effect: it belongs to --detector guard, which is not used"),
     ],
 )
 def test_invalid_parameters_of_an_own_detector_are_explained(parameters, message):

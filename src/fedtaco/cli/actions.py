@@ -1,17 +1,18 @@
-"""What the commands do once torch is imported."""
+"""The work of the commands; this module imports torch, so the commands import it only when they run."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedtaco.cli.console import print_line, stderr
 from fedtaco.cli.options import CliOptions
-from fedtaco.cli.progress import ProgressBar, errors
+from fedtaco.cli.progress import ProgressBar
 from fedtaco.errors import RunStopped
 from fedtaco.experiment.comparison import plan_comparison, run_comparison
-from fedtaco.experiment.config import resolve_config
+from fedtaco.experiment.config import folder_name, resolve_config
 from fedtaco.experiment.runner import run_experiment
-from fedtaco.experiment.sweep import ParameterGrid, Tuned, plan_sweep, run_sweep
+from fedtaco.experiment.sweep import ParameterGrid, TunedMethod, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
@@ -24,17 +25,18 @@ SWEEP_VALIDATION = 0.1
 
 @contextmanager
 def _callbacks(options: CliOptions, configs: Sequence[ExperimentConfig]) -> Iterator[Callback]:
-    """Show a progress bar over these runs, and connect the trackers."""
+    """Connect the trackers, and show a progress bar for these runs."""
     trackers = build_trackers(options.track)
     with ProgressBar(configs) as bar:
         yield CallbackList([bar, *trackers])
 
 
 def run_one(settings: dict[str, Any], options: CliOptions) -> tuple[dict[str, Any], Path]:
-    """Run one experiment; return its summary and folder."""
+    """Run one experiment; return its summary and its folder."""
     config = resolve_config(**settings)
     name = METHODS.find(config["method"]).name
-    folder = RunFolder(options.out or Path("runs") / f"{config['dataset']}-{name}-seed{config['seed']}")
+    default = Path("runs") / folder_name(f"{config['dataset']}-{name}-seed{config['seed']}", config)
+    folder = RunFolder(options.out or default)
     try:
         with _callbacks(options, [config]) as callback:
             run_experiment(config, folder, options.run, callback)
@@ -50,12 +52,12 @@ def compare(
 ) -> tuple[list[dict[str, Any]], Path]:
     """Run a comparison; return the summaries and the folder of all runs."""
     configs = plan_comparison(methods, seeds, **settings)
-    folder = options.out or Path("runs") / settings["dataset"]
+    folder = options.out or Path("runs") / _shared_name(settings["dataset"], settings)
     with _callbacks(options, configs) as callback:
         summaries = run_comparison(configs, folder, options.run, callback)
     for summary in summaries:
         if summary["stopped"]:
-            errors.print(summary["stopped"], style="yellow", highlight=False, markup=False)
+            print_line(summary["stopped"], stderr, style="yellow")
     return summaries, folder
 
 
@@ -66,10 +68,20 @@ def sweep(
     budget: int | None,
     settings: dict[str, Any],
     options: CliOptions,
-) -> tuple[list[Tuned], Path]:
+) -> tuple[list[TunedMethod], Path]:
     """Run a sweep; return the best point of each method and the folder of all runs."""
     settings["validation"] = settings["validation"] or SWEEP_VALIDATION
     trials = plan_sweep(methods, grid, seeds, budget, **settings)
-    folder = options.out or Path("runs") / f"{settings['dataset']}-sweep"
+    folder = options.out or Path("runs") / _shared_name(
+        f"{settings['dataset']}-sweep", settings, validation=SWEEP_VALIDATION
+    )
     with _callbacks(options, [config for trial in trials for config in trial.configs]) as callback:
         return run_sweep(trials, folder, options.run, callback), folder
+
+
+def _shared_name(start: str, settings: dict[str, Any], **usual: Any) -> str:
+    """Return the default name of the folder of several runs, whichever their methods and seeds are."""
+    shared = {name: value for name, value in settings.items() if name not in ("method", "seed", "parameters")}
+    config = resolve_config(method="fedavg", **shared)  # any method: its parameters are not among the shared settings
+    own = settings.get("parameters") or {}
+    return folder_name(start, {**config, "parameters": {**config["parameters"], **own}}, **usual)

@@ -1,4 +1,4 @@
-"""``fedtaco data``: list, fetch and show datasets."""
+"""``fedtaco data``: list and fetch datasets, and show how they are partitioned."""
 
 import dataclasses
 import json
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
-from fedtaco.cli.options import DataDir, Format, Partition, as_json, print_line
+from fedtaco.cli.console import PlainConsole, print_line
+from fedtaco.cli.options import DataDir, Format, Partition, as_json
 from fedtaco.errors import InvalidInput
 
 ADDRESS_HELP = "Another hub repository, or a local folder in the hub's parquet layout."
@@ -30,13 +30,13 @@ def list_datasets(data_dir: DataDir = None, format_: Format = "table") -> None:
     if json_wanted:
         print(json.dumps(rows, indent=2))
         return
-    table = Table(caption=escape(f"Data folder: {root}"), caption_justify="left", box=None, pad_edge=False)
+    table = Table(caption=f"Data folder: {root}", caption_justify="left", box=None, pad_edge=False)
     for heading in ("name", "train", "test", "classes", "model", "partition", "available"):
         table.add_column(heading, justify="right" if heading in ("train", "test", "classes") else "left", no_wrap=True)
     for row in rows:
         counts = [f"{row[split]:,}" if row[split] else "varies" for split in ("train", "test")]
         table.add_row(row["name"], *counts, str(row["classes"]), row["model"], row["partition"], row["available"])
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 @app.command()
@@ -53,7 +53,7 @@ def fetch(
     from fedtaco.data import dataset_info, fetch_dataset
 
     title = dataset_info(name).title
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=PlainConsole(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def show_progress(split: str, done: int, total: int) -> None:
@@ -84,14 +84,15 @@ def show(
     json_wanted = as_json(format_)
     if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInput(f"out is '{out}'; its name must end in .png, .svg or .pdf.")
-    if out is not None and not out.parent.is_dir():
-        raise InvalidInput(f"out is '{out}', but there is no folder {out.parent}.")
     from fedtaco.data import dataset_info, label_counts, load_dataset, partition_dataset
-    from fedtaco.records.files import writing
+    from fedtaco.files import writing
+    from fedtaco.report import check_output_file
     from fedtaco.report.labels import draw_labels, heterogeneity
 
+    if out is not None:
+        check_output_file(out)
     spec = partition or dataset_info(dataset).partition
-    with Console(stderr=True).status(f"Reading {dataset}"):
+    with PlainConsole(stderr=True).status(Text(f"Reading {dataset}")):
         data = load_dataset(dataset, data_dir)
     parts = partition_dataset(data, spec, clients, seed)
     counts = label_counts(data.train.y.numpy(), parts.indices, data.info.classes)
@@ -102,7 +103,7 @@ def show(
     if json_wanted:
         print(json.dumps({"partition": spec, "groups": parts.groups, "counts": counts.tolist(), **figures}, indent=2))
         return
-    console = Console()
+    console = PlainConsole()
     table = Table(title=f"{data.info.title}: {spec}, seed {seed}")
     for heading in ("client", "group", "samples", "labels", "most frequent labels"):
         table.add_column(heading, justify="right" if heading in ("client", "samples", "labels") else "left")
@@ -112,13 +113,12 @@ def show(
         table.add_row(str(client), group, f"{row.sum():,}", str((row > 0).sum()), ", ".join(top))
     console.print(table)
     for note in parts.notes:
-        console.print(note, style="yellow")
+        print_line(note, console, style="yellow")
     console.print(
         f"Clients hold {figures['smallest_client']:,.0f} to {figures['largest_client']:,.0f} samples (median "
         f"{figures['median_client']:,.0f}) and {figures['labels_per_client']:.1f} labels on average. Their label "
         f"distributions differ by {figures['label_distance']:.2f} on average from the overall one (0: identical, "
-        "near 1: no labels in common).",
-        highlight=False,
+        "near 1: no labels in common)."
     )
     if out is not None:
         print_line(f"The figure was written to {out}")

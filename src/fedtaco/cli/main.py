@@ -1,32 +1,33 @@
 """The command ``fedtaco``.
 
-What needs torch is imported inside a command, so that ``--help`` answers at once.
+Modules that need torch are imported inside the commands, so that ``--help`` answers at once.
 """
 
 import dataclasses
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from fedtaco.cli import data, flower, report, reproduce
+from fedtaco.cli.console import print_error, print_line, stderr
 from fedtaco.cli.options import (
     CliOptions,
     Format,
     MethodName,
     Seeds,
     as_json,
+    check_seeds,
     parse_grid,
-    print_line,
     split_names,
     with_experiment_settings,
 )
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
+from fedtaco.processes import TERMINATED, interrupted_by_sigterm
 from fedtaco.runs.settings import EXPERIMENT
 from fedtaco.version import __version__
 
@@ -41,26 +42,38 @@ app.add_typer(flower.app, name="flower")
 app.command()(reproduce.reproduce)
 app.command()(report.report)
 INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 RESUMABLE = {"run", "compare", "sweep", "reproduce"}
 RESUME_HINT = " Finished rounds are kept: the same command with --resume (and without --overwrite) continues them."
 PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
 
 
 def main() -> None:
-    """Run the command line; an error that a user can fix is one sentence, without a traceback."""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
-    try:
-        code = app(standalone_mode=False)
+    """Run the command line; print an error that a user can fix as one sentence, without a traceback."""
+    with warnings.catch_warnings(), interrupted_by_sigterm() as is_terminated:
+        warnings.showwarning = lambda message, *_: print_line(str(message), stderr, style="yellow")
+        code = _run_command()
         if code == INTERRUPTED:
-            errors.print(f"Stopped.{RESUME_HINT if set(sys.argv[1:2]) & RESUMABLE else ''}")
-        sys.exit(code)
+            print_line(f"Stopped.{RESUME_HINT if set(sys.argv[1:2]) & RESUMABLE else ''}", stderr)
+            code = TERMINATED if is_terminated() else code
+    sys.exit(code)
+
+
+def _run_command() -> int | None:
+    """Run the command that the arguments of this process name, and return its exit code."""
+    try:
+        code: int | None = app(standalone_mode=False)
+        return code
     except click.ClickException as problem:
         if sentence := problem.format_message():
-            errors.print("[red]Error:[/red]", escape(sentence))
-        sys.exit(problem.exit_code)
+            print_error(sentence)
+        return problem.exit_code
     except (InvalidInput, RunStopped, ProcessDied) as problem:
-        errors.print("[red]Error:[/red]", escape(str(problem)))
-        sys.exit(problem.exit_code)
+        print_error(str(problem))
+        return problem.exit_code
+    except OSError as problem:
+        print_error(f"{problem.strerror or problem}{'' if problem.filename is None else f': {problem.filename}'}")
+        return InvalidInput.exit_code
 
 
 @app.callback(invoke_without_command=True)
@@ -89,7 +102,7 @@ def run(
     from fedtaco.cli import actions
 
     summary, folder = actions.run_one({**settings, "method": method}, options)
-    _show([summary], folder, options)
+    _print_results([summary], folder, options)
 
 
 @app.command()
@@ -113,7 +126,7 @@ def compare(
     from fedtaco.cli import actions
 
     summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, options)
-    _show(summaries, folder, options)
+    _print_results(summaries, folder, options)
 
 
 @app.command()
@@ -134,14 +147,14 @@ def sweep(
     ] = "taco",
     budget: Annotated[
         int | None,
-        typer.Option(help="Settings each method may try, drawn from its grid; else all.", rich_help_panel=EXPERIMENT),
+        typer.Option(help="Grid points to try per method, drawn at random; default: all.", rich_help_panel=EXPERIMENT),
     ] = None,
     seeds: Seeds = 1,
 ) -> None:
-    """Tune methods on a grid of settings, each by its accuracy on held-out training data.
+    """Tune each method over a grid of settings, by accuracy on held-out training data.
 
-    A tenth of every client's samples is held out unless --validation says otherwise; the test set is
-    only reported. Give each method the same --budget for a fair comparison.
+    A tenth of every client's samples is held out unless --validation says otherwise; the accuracy on the test set is
+    reported but not used to choose. --budget gives each method the same number of points, for a fair comparison.
 
     Examples:
 
@@ -164,7 +177,7 @@ def sweep(
 
 @app.command()
 def methods(format_: Format = "table") -> None:
-    """List the methods: what each changes in FedAvg, its cost per step and on the wire, its parameters."""
+    """List the methods: what each changes in FedAvg, its computation and communication cost, and its parameters."""
     json_wanted = as_json(format_)
     from fedtaco.cli.methods import method_rows, print_methods
 
@@ -175,14 +188,13 @@ def methods(format_: Format = "table") -> None:
 
 
 def _seeds(settings: dict[str, Any], count: int) -> range:
-    """Return the seeds, counted from ``settings["seed"]``, which is removed."""
-    if count < 1:
-        raise InvalidInput(f"seeds is {count}; it must be at least 1.")
+    """Return ``count`` seeds that start at ``settings["seed"]``; that entry is removed from ``settings``."""
+    check_seeds(count)
     first = settings.pop("seed")
     return range(first, first + count)
 
 
-def _show(summaries: list[dict[str, Any]], folder: Path, options: CliOptions) -> None:
+def _print_results(summaries: list[dict[str, Any]], folder: Path, options: CliOptions) -> None:
     from fedtaco.cli.tables import print_comparison
 
     if options.json:

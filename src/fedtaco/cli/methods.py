@@ -1,11 +1,11 @@
-"""The table of methods."""
+"""``fedtaco methods``: the tables of methods and parameters."""
 
 import dataclasses
 from typing import Any
 
-from rich.console import Console
 from rich.table import Column, Table
 
+from fedtaco.cli.console import PlainConsole
 from fedtaco.methods import METHODS
 from fedtaco.parameters import Configurable, domains
 from fedtaco.trust import DETECTORS
@@ -16,23 +16,23 @@ def method_rows() -> list[dict[str, Any]]:
     return [
         {
             "method": name,
-            "changes": kind.summary,
-            "cost": dataclasses.asdict(kind.cost),
+            "changes": method_class.summary,
+            "cost": dataclasses.asdict(method_class.cost),
             "parameters": {
                 f"{name}.{parameter}": {
-                    "default": getattr(kind(), parameter),
+                    "default": getattr(method_class(), parameter),
                     "means": domain.help,
                     "values": domain.describe(),
                 }
-                for parameter, domain in domains(kind).items()
+                for parameter, domain in domains(method_class).items()
             },
         }
-        for name, kind in METHODS.items()
+        for name, method_class in METHODS.items()
     ]
 
 
 def print_methods() -> None:
-    """Print a table of what the methods change and cost, and one of their parameters."""
+    """Print a table of what each method changes and costs, and a table of the parameters of methods and detectors."""
     costs = Table(
         Column("method", no_wrap=True),
         "what it changes in FedAvg",
@@ -42,11 +42,11 @@ def print_methods() -> None:
         caption_justify="left",
     )
     parameters = Table(Column("parameter", no_wrap=True), Column("default", no_wrap=True), "meaning")
-    for name, kind in METHODS.items():
-        cost = kind.cost
+    for name, method_class in METHODS.items():
+        cost = method_class.cost
         down = f"{cost.down}+{cost.scalars_down}" if cost.scalars_down else f"{cost.down}"
         numbers = (cost.gradients, cost.vector_ops, cost.memory, down, f"{cost.up:g}")
-        costs.add_row(name, kind.summary, *map(str, numbers))
+        costs.add_row(name, method_class.summary, *map(str, numbers))
     owners: list[type[Configurable]] = [*METHODS.values(), *DETECTORS.values()]
     for owner in owners:
         detector = f" (detector {owner.name})" if owner.name in DETECTORS else ""
@@ -54,4 +54,4 @@ def print_methods() -> None:
             default = getattr(owner(), parameter)
             shown = "–" if default is None else str(default)
             parameters.add_row(f"{owner.name}.{parameter}", shown, f"{domain.help}{detector}")
-    Console().print(costs, parameters)
+    PlainConsole().print(costs, parameters)

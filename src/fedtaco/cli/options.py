@@ -1,4 +1,4 @@
-"""Options that commands share, made from the declared settings, and how their values are read."""
+"""Command-line options that several commands share, generated from the declared settings, and parsers of values."""
 
 import inspect
 import json
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
-from rich.console import Console
 
 from fedtaco.errors import InvalidInput
+from fedtaco.parameters import Domain
 from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, RunOptions, Setting, declared
 
 
 def _option_type(name: str, hint: Any, setting: Setting) -> Any:
-    """Return the annotation of a command's parameter for a declared setting."""
+    """Return the annotation of the command's parameter that stands for a declared setting."""
     text, flags = setting.domain.help, [f"--{name.replace('_', '-')}"]
     metavar = None
     if setting.by_dataset:
-        text = f"{text.removesuffix('.')}; by default, the dataset's own."
+        text = f"{text.removesuffix('.')}; the default depends on the dataset."
     if get_origin(hint) is Mapping:
         hint, flags, metavar = list[str] | None, ["--set"], "KEY=VALUE"
     elif Path in get_args(hint):
@@ -43,13 +43,13 @@ SETTINGS, RUN_OPTIONS = _options(ExperimentConfig), _options(RunOptions)
 MethodName = SETTINGS.pop("method").annotation
 Partition, DataDir = SETTINGS["partition"].annotation, RUN_OPTIONS["data_dir"].annotation
 Resume, Overwrite = RUN_OPTIONS["resume"].annotation, RUN_OPTIONS["overwrite"].annotation
-Seeds = Annotated[int, typer.Option(help="Number of seeds.", rich_help_panel=TRAINING)]
-Format = Annotated[str, typer.Option("--format", help="table, or json on standard output.", rich_help_panel=OUTPUT)]
+Seeds = Annotated[int, typer.Option(help="Number of seeds, starting with --seed.", rich_help_panel=TRAINING)]
+Format = Annotated[str, typer.Option("--format", help="Output format: table or json.", rich_help_panel=OUTPUT)]
 
 
 @dataclass(frozen=True)
 class CliOptions:
-    """How runs are done, where they go, which trackers follow them, and how results are printed."""
+    """How runs are done, in which folder, with which trackers, and whether results are printed as JSON."""
 
     run: RunOptions
     out: Path | None
@@ -58,9 +58,12 @@ class CliOptions:
 
 
 def _cli_options(
-    out: Annotated[Path | None, typer.Option(help="Folder; below runs/ by default.", rich_help_panel=OUTPUT)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder; by default one in runs/ for these settings.", rich_help_panel=OUTPUT),
+    ] = None,
     track: Annotated[
-        list[str] | None, typer.Option(help="Also track runs in tensorboard, mlflow or wandb.", rich_help_panel=OUTPUT)
+        list[str] | None, typer.Option(help="Also log runs to tensorboard, mlflow or wandb.", rich_help_panel=OUTPUT)
     ] = None,
     format_: Format = "table",
     **run: Any,
@@ -69,7 +72,7 @@ def _cli_options(
 
 
 def with_experiment_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of an experiment to a command, which is called with ``settings`` and :class:`CliOptions`."""
+    """Add the options of an experiment to a command, whose first arguments are ``settings`` and ``options``."""
     own, shared = (
         [*inspect.signature(function, eval_str=True).parameters.values()] for function in (command, _cli_options)
     )
@@ -97,13 +100,20 @@ def as_json(value: str) -> bool:
     return value == "json"
 
 
+def check_seeds(count: int) -> None:
+    """Raise InvalidInput if ``--seeds`` is not valid."""
+    domain = Domain("number of seeds", low=1, high=1000, whole=True)
+    if not domain.admits(count):
+        raise InvalidInput(f"seeds is {count}; it must be {domain.describe()}.")
+
+
 def split_names(text: str) -> list[str]:
     """Return the names in a list separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_parameters(pairs: list[str] | None) -> dict[str, float | str]:
-    """Read the values of ``--set``.
+    """Parse the values of ``--set``.
 
     >>> parse_parameters(["taco.gamma=0.02", "taco.delta_scale=literal"])
     {'taco.gamma': 0.02, 'taco.delta_scale': 'literal'}
@@ -118,7 +128,7 @@ def parse_parameters(pairs: list[str] | None) -> dict[str, float | str]:
 
 
 def parse_grid(pairs: list[str]) -> dict[str, list[float | str]]:
-    """Read the values of ``--grid``.
+    """Parse the values of ``--grid``.
 
     >>> parse_grid(["taco.gamma=0.01,0.02", "partition=iid,groups"])
     {'taco.gamma': [0.01, 0.02], 'partition': ['iid', 'groups']}
@@ -130,20 +140,15 @@ def parse_grid(pairs: list[str]) -> dict[str, list[float | str]]:
         if not equals or not values:
             raise InvalidInput(f"--grid is '{pair}'; write it as taco.gamma=0.01,0.02.")
         if key.strip() in grid:
-            raise InvalidInput(f"--grid names {key.strip()} twice; list all its values in one.")
+            raise InvalidInput(f"--grid names {key.strip()} twice; list all its values in one option.")
         grid[key.strip()] = values
     return grid
-
-
-def print_line(sentence: str) -> None:
-    """Print a line as it is: a path in it is neither wrapped nor read as markup."""
-    Console().print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _value(text: str) -> float | str:
     """Return a number if the text is one, else the text."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return text.strip()
     return value if isinstance(value, int | float) and not isinstance(value, bool) else text.strip()

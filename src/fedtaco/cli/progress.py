@@ -1,39 +1,34 @@
-"""The live progress bar, on standard error so that results can be piped."""
+"""The progress bar; it is printed on standard error, so that results on standard output can be piped."""
 
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedtaco.cli.console import print_line, stderr
 from fedtaco.engines import EngineChoice
 from fedtaco.experiment.config import describe_run
 from fedtaco.records import RoundRecord
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig
 
-errors = Console(stderr=True)
-
 
 class ProgressBar(Callback):
-    """A bar over all rounds of some runs, with the latest accuracy next to it and warnings above it."""
+    """Shows a bar for all rounds of several runs, with the latest accuracy beside it."""
 
     def __init__(self, configs: Sequence[ExperimentConfig]) -> None:
         self.done = {id(config): 0 for config in configs}
         self.engines_shown: set[str] = set()
-        self.shown = ExitStack()
         self.bar = Progress(
-            TextColumn("{task.description:<28}"),
+            TextColumn("{task.description:<28}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("rounds"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=errors,
+            console=stderr,
             transient=True,
         )
         rounds = sum(config["rounds"] for config in configs)
@@ -41,26 +36,23 @@ class ProgressBar(Callback):
         self.timing = self.bar.add_task("timing by turns", visible=False)
 
     def __enter__(self) -> Self:
-        self.shown.enter_context(warnings.catch_warnings())
-        warnings.showwarning = lambda message, *_: self._warn(str(message))
-        self.shown.enter_context(self.bar)
+        self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.shown.close()
+        self.bar.stop()
 
     def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
         if str(engine) not in self.engines_shown:
             self.engines_shown.add(str(engine))
-            self.bar.console.print(f"Engine {engine}.", style="dim", highlight=False, markup=False)
+            print_line(f"Engine {engine}.", stderr, style="dim")
 
     def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
         title = describe_run(config)
         accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
         self._advance(config, record.round, f"{title}{accuracy}")
         for event in _events(record):
-            line = f"{title}, round {record.round}: {event}."
-            self.bar.console.print(line, style="yellow", highlight=False, markup=False)
+            print_line(f"{title}, round {record.round}: {event}.", stderr, style="yellow")
 
     def on_run_skipped(self, config: ExperimentConfig) -> None:
         self._advance(config, config["rounds"], f"{describe_run(config)} is done")
@@ -68,16 +60,13 @@ class ProgressBar(Callback):
     def on_timing_turn(self, done: int, turns: int) -> None:
         self.bar.update(self.timing, completed=done, total=turns, visible=True)
 
-    def _warn(self, sentence: str) -> None:
-        self.bar.console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
-
     def _advance(self, config: ExperimentConfig, rounds: int, description: str) -> None:
         self.done[id(config)] = rounds
         self.bar.update(self.task, completed=sum(self.done.values()), description=description)
 
 
 def _events(record: RoundRecord) -> Iterator[str]:
-    """Describe dropped uploads and expelled clients, those with the same reason together."""
+    """Describe dropped uploads and expelled clients of a round; clients with the same reason are listed together."""
     gathered: dict[tuple[str, str], list[int]] = {}
     for client, reason in record.dropped.items():
         gathered.setdefault(("dropped", reason), []).append(client)

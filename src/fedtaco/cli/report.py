@@ -1,4 +1,4 @@
-"""``fedtaco report``: one HTML page about runs."""
+"""``fedtaco report``: write an HTML page about runs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,14 +7,12 @@ from time import monotonic
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
-from fedtaco.cli.options import print_line
-from fedtaco.errors import InvalidInput
+from fedtaco.cli.console import PlainConsole, print_line
 
 PATIENCE = 2.0
-"""Seconds of reading after which a progress bar appears."""
+"""Seconds of reading after which the progress bar appears."""
 
 
 def report(
@@ -33,22 +31,18 @@ def report(
     from fedtaco.report import find_runs, write_report
 
     folders = [folder for path in runs for folder in find_runs(path)]
-    place = out or runs[0] / "report.html"
-    if not place.parent.is_dir():
-        raise InvalidInput(f"out is '{place}', but there is no folder {place.parent}.")
-    if place.is_dir():
-        raise InvalidInput(f"out is '{place}', which is a folder; name a file, such as {place / 'report.html'}.")
+    page = out or runs[0] / "report.html"
     with _progress_bar() as on_progress:
-        write_report(folders, place, on_progress)
-    print_line(f"Written to {place}")
+        write_report(folders, page, on_progress)
+    print_line(f"Written to {page}")
     if open_:
-        typer.launch(place.resolve().as_uri())
+        typer.launch(page.resolve().as_uri())
 
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that advances a bar over the rounds read; the bar appears once reading takes long."""
-    bar = Progress(console=Console(stderr=True), transient=True)
+    """Yield a function that advances a bar by the rounds read; the bar appears after ``PATIENCE`` seconds."""
+    bar = Progress(console=PlainConsole(stderr=True), transient=True)
     task, started = bar.add_task("Reading rounds"), monotonic()
 
     def on_progress(done: int, total: int) -> None:

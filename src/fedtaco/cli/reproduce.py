@@ -1,18 +1,18 @@
-"""``fedtaco reproduce``: the paper's tables and figures by name."""
+"""``fedtaco reproduce``: reproduce the paper's tables and figures by name."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from fedtaco.cli.options import DataDir, Overwrite, Resume, print_line, split_names
+from fedtaco.cli.console import PlainConsole, print_line, stderr
+from fedtaco.cli.options import DataDir, Overwrite, Resume, check_seeds, split_names
 from fedtaco.errors import InvalidInput
 
-SCALE_HELP = "full (the paper's settings), small (a fifth of the rounds and steps) or smoke (a quick try)."
+SCALE_HELP = "full (the paper's settings), small (a fifth of the rounds and steps) or smoke (a quick test)."
 TIMING_HELP = (
-    "Source of seconds: turns (a short serial run in which methods take turns) or measured (whole serial runs)."
+    "How to measure seconds: turns (short serial runs in which methods take turns) or measured (whole serial runs)."
 )
 
 
@@ -22,15 +22,15 @@ def reproduce(
     datasets: Annotated[str, typer.Option(help="Only these datasets, separated by commas.")] = "",
     methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
     seeds: Annotated[int | None, typer.Option(help="Number of seeds; by default 3 at full scale, else 1.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds, instead of the scale's.")] = None,
-    local_steps: Annotated[int | None, typer.Option(help="Local steps, instead of the scale's.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds, instead of the scale's.")] = None,
+    local_steps: Annotated[int | None, typer.Option(help="Number of local steps, instead of the scale's.")] = None,
     timing: Annotated[str, typer.Option(help=TIMING_HELP)] = "turns",
     data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write to; below runs/reproduce/ by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; by default one in runs/reproduce/.")] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Reproduce a table or figure of the paper; the paper's numbers stand in brackets beside ours.
+    """Reproduce a table or figure of the paper; the paper's numbers are shown in brackets beside ours.
 
     Examples:
 
@@ -42,7 +42,7 @@ def reproduce(
     """
     from fedtaco.reproduce.presets import load_preset, preset_names
 
-    console = Console()
+    console = PlainConsole()
     if name is None:
         presets = Table("name", "what it shows")
         for known in preset_names():
@@ -51,9 +51,11 @@ def reproduce(
         return
     if timing not in ("turns", "measured"):
         raise InvalidInput(f"timing is '{timing}'; it must be turns or measured.")
+    if seeds is not None:
+        check_seeds(seeds)
     preset = load_preset(name).select(split_names(datasets), split_names(methods))
-    from fedtaco.cli.progress import ProgressBar, errors
-    from fedtaco.records.files import writing_run
+    from fedtaco.cli.progress import ProgressBar
+    from fedtaco.files import writing_run
     from fedtaco.report.labels import figure_class
     from fedtaco.reproduce.export import export
     from fedtaco.reproduce.plan import Scale, plan_reproduction
@@ -61,11 +63,11 @@ def reproduce(
     from fedtaco.reproduce.tables import build_table
     from fedtaco.runs.settings import RunOptions
 
-    figure_class()  # reports a missing matplotlib before anything is run
+    figure_class()  # raises InvalidInput now, before anything is run, if matplotlib is missing
     plan = plan_reproduction(preset, Scale(scale, seeds, rounds, local_steps), measured=timing == "measured")
     folder = out or Path("runs") / "reproduce" / f"{name}-{scale}"
     for reduction in plan.reductions:
-        errors.print(f"Reduced settings, {reduction}.", style="yellow", highlight=False)
+        print_line(f"Reduced settings, {reduction}.", stderr, style="yellow")
     with ProgressBar([config for config, _ in plan.runs]) as bar:
         result = run_plan(plan, folder, RunOptions(resume, overwrite, data_dir), bar)
     text = build_table(result)
@@ -73,7 +75,7 @@ def reproduce(
     for row in text.rows:
         table.add_row(*row)
     console.print(table)
-    console.print(result.caption, style="dim", highlight=False)
+    console.print(result.caption, style="dim")
     with writing_run(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = ", ".join(path.name for path in export(result, folder))

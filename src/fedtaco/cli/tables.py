@@ -1,13 +1,15 @@
-"""Tables in the terminal: the results of comparisons and sweeps."""
+"""Print the results of comparisons and sweeps as tables in the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
-from fedtaco.experiment.sweep import Tuned
+from fedtaco.cli.console import MAX_LINE, PlainConsole
+from fedtaco.experiment.sweep import TunedMethod
+from fedtaco.printable import printable
 from fedtaco.records.formatting import format_mean
 from fedtaco.records.summary import summarize_methods
 from fedtaco.report import explain_results, paired_differences
@@ -15,12 +17,12 @@ from fedtaco.report.results import ResultColumn, ResultRow, build_columns
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
-    """Print one row per method, and below them what the columns mean and what happened in the runs.
+    """Print a table with one row per method, and below it what the columns mean and what happened in the runs.
 
     Parameters
     ----------
     summaries
-        Summaries of finished runs; methods are compared with the first one.
+        Summaries of runs that have ended; all methods are compared with the first one.
     """
     methods = summarize_methods(summaries)
     differences = paired_differences(summaries, methods[0].method)
@@ -30,31 +32,29 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
     table.add_column("\nmethod", no_wrap=True)
     for column in columns:
-        table.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
-    names = [method.method for method in methods]
+        table.add_column(printable(column.title).replace(" ", "\n", 1), justify="right", no_wrap=True)
+    names = [printable(method.method) for method in methods]
     for cells in zip(names, *(column.cells for column in columns), strict=True):
         table.add_row(*cells)
     rounds = max(summary["rounds"] for summary in summaries)
     notes = [note for summary in summaries for note in summary["partition_notes"]]
     legend = explain_results(methods, rounds=rounds, reference=reference, partition_notes=notes)
-    console = Console()
-    console.print(table)
-    console.print(f"\n{' '.join(legend)}", style="dim", highlight=False, markup=False)
+    PlainConsole().print(table, "", Text(printable(" ".join(legend), MAX_LINE), "dim"))
 
 
 def _join_alphas(columns: Sequence[ResultColumn]) -> list[ResultColumn]:
-    """Join the columns of α into one, to save width."""
+    """Join the columns of α into one, to make the table narrower."""
     others = [column for column in columns if not column.title.startswith("α")]
     alphas = [column for column in columns if column.title.startswith("α")]
     if not alphas:
         return others
     groups = [column.title.removeprefix("α ") for column in alphas]
     lines = zip(*(column.cells for column in alphas), strict=True)
-    names, *cells = _aligned([groups, *([cell.lstrip("0") for cell in line] for line in lines)])
+    names, *cells = _align([groups, *([cell.lstrip("0") for cell in line] for line in lines)])
     return [*others, ResultColumn("α" if groups == ["all"] else f"α {names}", cells)]
 
 
-def print_tuned(tuned: Sequence[Tuned]) -> None:
+def print_tuned(tuned: Sequence[TunedMethod]) -> None:
     """Print the best setting of each method of a sweep, with its accuracy on held-out and on test samples."""
     table = Table(
         *("method", "tried", "best setting"),
@@ -69,13 +69,13 @@ def print_tuned(tuned: Sequence[Tuned]) -> None:
         accuracy = format_mean(row.accuracy, row.accuracy_deviation, scale=100)
         held_out = format_mean(one.validation_accuracy, scale=100)
         table.add_row(one.method, str(one.tried), point or "–", held_out, accuracy)
-    Console().print(table)
+    PlainConsole().print(table)
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def _align(lines: Sequence[Sequence[str]]) -> list[str]:
     """Join the words of each line so that they form right-aligned columns.
 
-    >>> _aligned([["A", "rest"], [".23", ".9"]])
+    >>> _align([["A", "rest"], [".23", ".9"]])
     ['  A rest', '.23   .9']
     """
     widths = [max(map(len, words)) for words in zip(*lines, strict=True)]

@@ -6,56 +6,83 @@ written completely or not at all.
 
 import json
 import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
-from fedtaco.records.files import replacing
+from fedtaco.data.published_files import expecting
+from fedtaco.files import replacing, writing
 
 SCHEMA = 1
 """Version of the cache's layout; a cache of another version is ignored."""
+Facts = dict[str, Any]
+"""Stored with a dataset: what it was read from, and the statistics of its training inputs."""
+
+
+@dataclass(frozen=True)
+class CachedDataset:
+    """The tensors of a cached dataset by split and name, mapped into memory, and the facts stored with them."""
+
+    splits: dict[str, dict[str, Tensor]]
+    facts: Facts
 
 
 def data_folder(given: str | Path | None = None) -> Path:
-    """Return the data folder: ``given``, else the environment variable FEDTACO_DATA, else one in the user's cache."""
+    """Return the data folder: ``given``, else FEDTACO_DATA, else ``fedtaco`` in the user's cache folder."""
     if given is not None:
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("FEDTACO_DATA") or Path(cache) / "fedtaco")
 
 
-def read_facts(root: Path, name: str) -> dict[str, Any] | None:
-    """Return the facts stored with a cached dataset, or ``None`` if it is not cached or the cache is damaged."""
-    facts: dict[str, Any] = {}
-    for path in _split_paths(root, name).values():
-        try:
-            with safe_open(path, framework="numpy") as stored:
-                facts = json.loads(stored.metadata()["facts"])
-        except (FileNotFoundError, SafetensorError):
+def cache_folder(root: Path, name: str) -> Path:
+    """Return the folder of a cached dataset."""
+    return root / "cache" / name.replace(":", "-")
+
+
+def read_cache(root: Path, name: str) -> CachedDataset | None:
+    """Return a cached dataset, or ``None`` if there is none; raise InvalidInput if it is damaged."""
+    paths = _split_paths(root, name)
+    with expecting_cache(cache_folder(root, name), name):
+        if not all(path.is_file() for path in paths.values()):
             return None
-    return facts if facts["schema"] == SCHEMA else None
+    splits, facts = {}, []
+    for split, path in paths.items():
+        with expecting_cache(path, name), safe_open(path, framework="pt") as stored:
+            facts.append(json.loads(stored.metadata()["facts"]))
+            if facts[-1]["schema"] != SCHEMA:
+                return None
+            if facts[-1] != facts[0] or "origin" not in facts[0]:
+                raise ValueError("its facts are incomplete or differ from those of the other split")
+            splits[split] = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118 - safe_open cannot be iterated
+    return CachedDataset(splits, facts[0])
 
 
-def write_splits(root: Path, name: str, splits: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> Path:
-    """Write the tensors of both splits, with facts about the dataset, and return the folder of the cache."""
+def expecting_cache(path: Path, name: str) -> AbstractContextManager[None]:
+    """Raise InvalidInput that says how to repair the cache of a dataset if it cannot be read."""
+    return expecting(path, "a cached dataset", f"Fetch it again with 'fedtaco data fetch {name}'.")
+
+
+def write_cache(root: Path, name: str, splits: dict[str, dict[str, Tensor]], facts: Facts) -> Path:
+    """Write the tensors of both splits and the facts about the dataset, and return the folder of all caches.
+
+    Raise InvalidInput if the folder cannot be written.
+    """
     paths = _split_paths(root, name)
     metadata = {"facts": json.dumps({"schema": SCHEMA, **facts})}
-    paths["train"].parent.mkdir(parents=True, exist_ok=True)
-    paths["train"].unlink(missing_ok=True)
-    for split in ("test", "train"):  # the training split comes last: while it is missing, the cache is not used
-        with replacing(paths[split]) as temporary:
-            save_file(splits[split], temporary, metadata=metadata)
+    with writing(cache_folder(root, name)):
+        paths["train"].parent.mkdir(parents=True, exist_ok=True)
+        paths["train"].unlink(missing_ok=True)
+        for split in ("test", "train"):  # the training split comes last: while it is missing, the cache is not used
+            with replacing(paths[split]) as temporary:
+                save_file(splits[split], temporary, metadata=metadata)
     return root / "cache"
 
 
-def load_splits(root: Path, name: str) -> dict[str, dict[str, Tensor]]:
-    """Map the tensors of both splits into memory."""
-    return {split: load_file(path) for split, path in _split_paths(root, name).items()}
-
-
 def _split_paths(root: Path, name: str) -> dict[str, Path]:
-    folder = root / "cache" / name.replace(":", "-")
-    return {split: folder / f"{split}.safetensors" for split in ("train", "test")}
+    return {split: cache_folder(root, name) / f"{split}.safetensors" for split in ("train", "test")}

@@ -117,7 +117,7 @@ def hold_out(
 ) -> tuple[list[Indices], Indices]:
     """Hold out a fraction of every client's samples, for validation.
 
-    At least one sample is held out from each client that has two or more.
+    If the fraction is above 0, at least one sample is held out from each client that has two or more.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def hold_out(
 
 
 def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSamples]:
-    """Split your own samples over clients.
+    """Split samples of your own over clients.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSa
     Raises
     ------
     InvalidInput
-        If the labels are not available as a tensor, or the samples cannot be partitioned in this way.
+        If the samples are not in memory, or they cannot be partitioned in this way.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSa
     """
     samples = as_samples(data)
     if not isinstance(samples, TensorSamples):
-        raise InvalidInput("Only labels in memory can be split: pass a pair (x, y) of tensors or arrays.")
+        raise InvalidInput("Only samples in memory can be split: pass a pair (x, y) of tensors or arrays.")
     result = partition(spec, samples.labels().numpy(), clients, seed)
     for note in result.notes:
         warnings.warn(note, stacklevel=2)

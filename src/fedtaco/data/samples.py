@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, TensorDataset, default_collate
 from fedtaco.errors import InvalidInput
 
 Prepare = Callable[[Tensor], Tensor]
-"""Turns a batch of compact inputs into inputs of the model."""
+"""Turns a batch of inputs as stored, such as bytes, into inputs of the model."""
 
 
 class Samples(Protocol):
@@ -34,7 +34,7 @@ class TensorSamples:
     Parameters
     ----------
     x : Tensor
-        Inputs, in a compact data type if there is a ``prepare``.
+        Inputs, as stored; they may have a compact dtype, such as bytes, if there is a ``prepare``.
     y : Tensor
         Targets.
     prepare : callable, optional
@@ -100,7 +100,7 @@ class DatasetSamples:
 class StackedBatches:
     """The batches of several clients, stacked along a new first dimension.
 
-    Clients whose samples are parts of the same tensors are fetched together.
+    If the samples of all clients are parts of the same tensors, each batch is read in one operation.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ class StackedBatches:
         The samples of each client.
     plans : sequence of Tensor
         The indices of each client's batches, (steps, batch size); see :func:`batch_plan`.
-    draws : sequence of int
-        For each client, the seed of what its dataset draws at random in the first step; it grows by one per step.
+    seeds : sequence of int
+        For each client, the seed of its dataset's random draws, such as random crops, in step 0; step k adds k to it.
     """
 
-    def __init__(self, clients: Sequence[Samples], plans: Sequence[Tensor], draws: Sequence[int]) -> None:
-        self.clients, self.indices, self.draws = clients, torch.stack(list(plans), dim=1), draws
+    def __init__(self, clients: Sequence[Samples], plans: Sequence[Tensor], seeds: Sequence[int]) -> None:
+        self.clients, self.indices, self.seeds = clients, torch.stack(list(plans), dim=1), seeds
         self.whole = _common_tensors(clients)
         if self.whole is not None:
             for client, samples in enumerate(cast(Sequence[TensorSamples], clients)):
@@ -127,8 +127,8 @@ class StackedBatches:
             x, y = self.whole.batch(indices.flatten())
             return x.unflatten(0, indices.shape), y.unflatten(0, indices.shape)
         batches = []
-        for samples, own, first in zip(self.clients, indices, self.draws, strict=True):
-            torch.default_generator.manual_seed(first + step)
+        for samples, own, seed in zip(self.clients, indices, self.seeds, strict=True):
+            torch.default_generator.manual_seed(seed + step)
             batches.append(samples.batch(own))
         return torch.stack([x for x, _ in batches]), torch.stack([y for _, y in batches])
 
@@ -154,12 +154,12 @@ def as_samples(data: object) -> Samples:
     Returns
     -------
     Samples
-        :class:`TensorSamples` if all samples are in memory, else :class:`DatasetSamples`.
+        :class:`DatasetSamples` for a torch ``Dataset`` other than ``TensorDataset``, else :class:`TensorSamples`.
 
     Raises
     ------
     InvalidInput
-        If the data are of another kind.
+        If the data are of another kind, or a ``datasets.Dataset`` does not have two columns.
 
     Examples
     --------
@@ -189,7 +189,9 @@ def _scale_bytes(images: Tensor) -> Tensor:
 
 
 def hub_dataset_arrays(dataset: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the inputs and labels of a ``datasets.Dataset``, images as bytes (n, channels, height, width).
+    """Return the inputs and labels of a ``datasets.Dataset``.
+
+    Images are returned as (n, channels, height, width); float64 inputs are converted to float32.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Engines: how the clients of a round are run on one machine. Results never depend on the engine."""
+"""Engines run the clients of a round on one machine: one after another, in worker processes, or stacked.
+
+``pool`` gives exactly the results of ``serial``; ``batched`` agrees with them up to rounding errors.
+"""
 
 from fedtaco.engines.adversarial import AdversarialEngine
 from fedtaco.engines.base import Engine

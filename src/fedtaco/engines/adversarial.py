@@ -1,4 +1,7 @@
-"""Around any engine: freeloaders forge their uploads instead of training, attackers change theirs."""
+"""An engine for simulated adversaries, which wraps any other engine.
+
+Freeloaders forge their uploads instead of training; attackers train and change their updates.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +15,12 @@ from fedtaco.methods import Method, NamedTensors
 from fedtaco.trust import AdversarialClients
 
 Memories = Mapping[int, NamedTensors]
-"""What each adversary remembers of the rounds it took part in."""
+"""What each adversary remembers of the rounds it took part in, by client."""
 
 
 @dataclass(frozen=True)
 class AdversarialEngine:
-    """Runs the clients that train on ``engine``, and makes up what the others send."""
+    """Runs the clients that train on ``engine``, and forges the uploads of freeloaders."""
 
     engine: Engine
     runner: ClientRunner
@@ -26,36 +29,50 @@ class AdversarialEngine:
     def run(
         self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob], memories: Memories
     ) -> tuple[CohortResults, Memories]:
-        """Run the jobs; return their results and the new memories of the adversaries."""
+        """Run the clients of a cohort.
+
+        Parameters
+        ----------
+        method, instructions, jobs
+            As in :meth:`Engine.run`.
+        memories
+            What the adversaries remember of earlier rounds.
+
+        Returns
+        -------
+        tuple
+            The results of all jobs, and what the adversaries remember after this round.
+        """
         if not self.adversaries.clients:
             return self.engine.run(method, instructions, jobs), memories
-        own, start, number = self.adversaries, instructions.broadcast.start, instructions.round
-        freeloads = own.behaviour.freeloads(number, self.runner.config.constants.rounds)
-        freeloading = [job for job in jobs if freeloads and job.client in own.clients]
+        adversaries, start, number = self.adversaries, instructions.broadcast.start, instructions.round
+        freeloads = adversaries.behaviour.freeloads(number, self.runner.config.constants.rounds)
+        freeloading = [job for job in jobs if freeloads and job.client in adversaries.clients]
         training = [job for job in jobs if job not in freeloading]
         is_training = instructions.phase == "train"
         results = CohortResults.empty(jobs)
         for job, result in self._train(method, instructions, training):
             upload = dict(result.upload)
-            if is_training and job.client in own.clients:
+            if is_training and job.client in adversaries.clients:
                 memory = memories.get(job.client, {})
-                upload["update"] = own.change_update(job.client, number, start, memory, upload["update"])
+                upload["update"] = adversaries.change_update(job.client, number, start, memory, upload["update"])
             results.put(job, result, upload)
         zeros = self._zero_upload(method, instructions, freeloading)
         for job in freeloading:
             memory = memories.get(job.client, {})
-            forged = {"update": own.forge(job.client, number, start, memory)} if is_training else {}
+            forged = {"update": adversaries.forge(job.client, number, start, memory)} if is_training else {}
             result = ClientResult({**zeros, **forged}, job.memory, instructions.buffers, seconds=None)
             results.put(job, result, result.upload)
         if not is_training:
             return results, memories
-        present = [job.client for job in jobs if job.client in own.clients]
-        return results, {**memories, **{client: own.remember(start, memories.get(client, {})) for client in present}}
+        present = [job.client for job in jobs if job.client in adversaries.clients]
+        changed = {client: adversaries.remember(start, memories.get(client, {})) for client in present}
+        return results, {**memories, **changed}
 
     def _train(
         self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]
     ) -> list[tuple[ClientJob, ClientResult]]:
-        """Run jobs, which may be part of a cohort, on the engine."""
+        """Run some jobs of a cohort on the wrapped engine, which expects consecutive rows from 0."""
         if not jobs:
             return []
         sent, rows = instructions.broadcast, torch.tensor([job.row for job in jobs])
@@ -69,7 +86,7 @@ class AdversarialEngine:
         ]
 
     def _zero_upload(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> NamedTensors:
-        """Return an upload of zeros; only the update of a freeloader differs from it."""
+        """Return an upload of zeros, in which a freeloader replaces only the update."""
         if not jobs:
             return {}
         template, _ = dry_run(method, instructions, self.runner.config.constants, jobs[0].memory)

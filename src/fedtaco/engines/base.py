@@ -8,10 +8,25 @@ from fedtaco.methods import Method
 
 
 class Engine(Protocol):
-    """Runs the clients of a cohort; the result never depends on the engine."""
+    """Runs the clients of a cohort. All engines give the same results, ``batched`` up to rounding errors."""
 
     def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
-        """Run the jobs and return their results with decoded uploads."""
+        """Run the clients of a cohort.
+
+        Parameters
+        ----------
+        method
+            The method whose hooks the clients call.
+        instructions
+            What the server sends to the cohort.
+        jobs
+            One job per client of the cohort.
+
+        Returns
+        -------
+        CohortResults
+            The results of all jobs, with decoded uploads.
+        """
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Batched: many clients in one computation, in stacks that are spread over worker processes."""
+"""The batched engine: trains stacks of clients in one computation each, spread over worker processes."""
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise
@@ -11,9 +11,18 @@ from fedtaco.models import Stack
 
 
 class BatchedEngine:
-    """Stacks of at most ``chunk`` clients with the same number of steps.
+    """Runs clients with the same number of steps together.
 
-    With one worker, or on an accelerator, everything is computed in this process.
+    Parameters
+    ----------
+    runner
+        Trains the clients.
+    stack
+        Computes the gradients of several copies of the model at once.
+    chunk
+        Maximum number of clients in a stack.
+    workers
+        Number of worker processes; with 1, everything is computed in this process.
     """
 
     def __init__(self, runner: ClientRunner, stack: Stack, *, chunk: int, workers: int) -> None:
@@ -39,11 +48,11 @@ class BatchedEngine:
 
 
 def _chunks(jobs: Sequence[ClientJob], size: int) -> list[list[ClientJob]]:
-    """Group clients by their number of steps, most steps first, in chunks of nearly equal size."""
+    """Split each group of clients with the same number of steps into chunks of nearly equal size, most steps first."""
     chunks = []
-    for _, alike in groupby(sorted(jobs, key=lambda job: (-job.steps, job.row)), key=lambda job: job.steps):
-        group = list(alike)
-        count = -(-len(group) // size)
-        edges = [len(group) * place // count for place in range(count + 1)]
-        chunks += [group[start:end] for start, end in pairwise(edges)]
+    for _, group in groupby(sorted(jobs, key=lambda job: (-job.steps, job.row)), key=lambda job: job.steps):
+        same_steps = list(group)
+        count = -(-len(same_steps) // size)
+        edges = [len(same_steps) * place // count for place in range(count + 1)]
+        chunks += [same_steps[start:end] for start, end in pairwise(edges)]
     return chunks

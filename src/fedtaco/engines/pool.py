@@ -1,4 +1,4 @@
-"""Pool: the clients of a cohort spread over worker processes, with exactly the results of ``serial``."""
+"""The pool engine: spreads the clients of a cohort over worker processes, with exactly the results of ``serial``."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from fedtaco.methods import Method
 
 
 class PoolEngine:
-    """Each worker process runs one client at a time; clients with most steps start first."""
+    """Runs one client at a time in each worker process; clients with the most steps start first."""
 
     def __init__(self, runner: ClientRunner, workers: int) -> None:
         self.runner = runner

@@ -1,6 +1,7 @@
-"""The rule by which ``auto`` selects an engine: fixed, so that the same run is done the same way again.
+"""Selection of an engine by name, or by the fixed rule of ``auto``.
 
-The constants were calibrated by ``make bench`` (docs/performance.md); nothing is timed at run time.
+Nothing is timed at run time, so that the same run always gets the same engine on a machine. The constants of
+the rule were calibrated by ``make bench`` (docs/performance.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,25 +16,25 @@ from fedtaco.engines.base import Engine
 from fedtaco.engines.batched import BatchedEngine
 from fedtaco.engines.pool import PoolEngine
 from fedtaco.engines.serial import SerialEngine
-from fedtaco.errors import InvalidInput
-from fedtaco.models import Stack, Unstackable, stack_by_hand, stack_model
+from fedtaco.errors import InvalidInput, unknown
+from fedtaco.models import Stack, Unstackable, stack_linear, stack_model
 from fedtaco.processes import can_fork
 
 MIN_SECONDS_TO_FORK = 1.0
-"""Estimated seconds of a run from which worker processes are worth their start."""
+"""Minimum estimated duration of a run, in seconds, for which worker processes are started."""
 MIN_STEPS_TO_STACK = 10
-"""Client steps of a run from which a stack is worth trying out."""
+"""Minimum number of client steps in a run for which stacking is considered."""
 STEP_SECONDS, STEP_SECONDS_PER_PARAMETER = 0.4e-3, 0.12e-6
-"""A rough estimate of one client's step on one core."""
+"""Rough estimate of the seconds that a client's step takes on one core: a constant, and a part per parameter."""
 MAX_PARAMETERS_BY_HAND = 500_000
-"""Parameters up to which stacked layers are faster than one client after another on a core."""
+"""Maximum number of parameters for which stacked layers are faster on a CPU than one client after another."""
 NUMBERS_IN_CACHE, NUMBERS_IN_MEMORY = 1 << 20, 1 << 28
-"""Numbers that a stack may work on at once, on a CPU and on an accelerator."""
+"""Maximum number of values that a stack works on at once, on a CPU and on an accelerator."""
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """An engine with everything its results depend on, and why it was chosen."""
+    """The engine of a run with its options, and the reason for choosing it."""
 
     name: Literal["serial", "pool", "batched"]
     reason: str
@@ -43,15 +44,15 @@ class EngineChoice:
     stack: Stack | None = None
 
     def build(self, runner: ClientRunner) -> Engine:
-        """Return the engine."""
+        """Return a new engine of this kind that runs the clients of ``runner``."""
         if self.stack is not None:
             return BatchedEngine(runner, self.stack, chunk=self.chunk, workers=self.workers)
         return PoolEngine(runner, self.workers) if self.name == "pool" else SerialEngine(runner)
 
     def to_config(self) -> dict[str, Any]:
-        """Return what a run folder records; a resumed run uses the same engine."""
-        own = {"engine": self.name, "reason": self.reason}
-        return {**own, "chunk": self.chunk} if self.chunk else own
+        """Return what the run folder records, so that a resumed run uses the same engine."""
+        config = {"engine": self.name, "reason": self.reason}
+        return {**config, "chunk": self.chunk} if self.chunk else config
 
     def __str__(self) -> str:
         details = [f"stacks of {self.chunk} clients"] if self.chunk else []
@@ -61,7 +62,7 @@ class EngineChoice:
 
 @dataclass(frozen=True)
 class Workload:
-    """What the rule depends on."""
+    """The properties of a run that its engine is selected by."""
 
     runner: ClientRunner
     steps: Sequence[int]
@@ -69,6 +70,7 @@ class Workload:
     cohort: int
     """Clients per round."""
     cores: int
+    """Cores that this process may use."""
 
     @property
     def on_cpu(self) -> bool:
@@ -76,28 +78,28 @@ class Workload:
 
     @property
     def processes(self) -> int:
-        """Number of worker processes that are worth their start."""
+        """Default number of worker processes; 1 if more are impossible or not worth starting."""
         possible = self.on_cpu and can_fork() and self.seconds >= MIN_SECONDS_TO_FORK
         return max(1, min(self.cores, self.cohort)) if possible else 1
 
     @property
     def client_steps(self) -> float:
-        """Local steps of all clients over the whole run."""
+        """Expected number of local steps of all clients over the whole run."""
         return self.runner.config.constants.rounds * self.cohort * sum(self.steps) / len(self.steps)
 
     @property
     def seconds(self) -> float:
-        """A rough estimate of the whole run with one client after another."""
+        """Rough estimate of the duration of the whole run, in seconds, with one client after another."""
         return self.client_steps * (STEP_SECONDS + STEP_SECONDS_PER_PARAMETER * self.runner.model.vector.numel())
 
     def chunk(self, workers: int) -> int:
-        """Return the clients per stack: what the budget of numbers allows, spread evenly over the workers."""
+        """Return the number of clients per stack, at most as many as fit, spread evenly over the workers."""
         config, model = self.runner.config, self.runner.model
         inputs = self.runner.first_batch()[0][0].numel()
-        numbers = 4 * model.vector.numel() + config.batch_size * inputs
-        limit = max(1, (NUMBERS_IN_CACHE if self.on_cpu else NUMBERS_IN_MEMORY) // numbers)
-        turns = -(-self.cohort // (workers * limit))
-        return -(-self.cohort // (workers * turns))
+        values_per_client = 4 * model.vector.numel() + config.batch_size * inputs
+        limit = max(1, (NUMBERS_IN_CACHE if self.on_cpu else NUMBERS_IN_MEMORY) // values_per_client)
+        stacks_per_worker = -(-self.cohort // (workers * limit))
+        return -(-self.cohort // (workers * stacks_per_worker))
 
 
 def select_engine(
@@ -110,11 +112,23 @@ def select_engine(
     name
         ``auto``, ``serial``, ``pool`` or ``batched``.
     workload
-        The work of the run.
+        The properties of the run that the rule depends on.
     workers
-        Number of worker processes; by default, as many as are worth their start.
+        Number of worker processes; chosen automatically by default.
     previous
-        What the folder of a resumed run recorded of its engine; it takes precedence over the rule.
+        The engine of a resumed run, as its folder recorded it (:meth:`EngineChoice.to_config`); it takes
+        precedence over ``name``.
+
+    Returns
+    -------
+    EngineChoice
+        The engine. Instead of ``batched`` it is another one if the model cannot be stacked.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such engine, ``workers`` is below 1 or given for ``serial``, or ``pool`` is selected on an
+        accelerator.
     """
     if workers is not None and workers < 1:
         raise InvalidInput(f"workers is {workers}; it must be at least 1.")
@@ -139,10 +153,12 @@ def _by_name(
         if not workload.on_cpu:
             raise InvalidInput(f"The engine pool runs on the CPU, not on {workload.runner.model.device}; use batched.")
         return EngineChoice("pool", reason, processes)
+    if name != "batched":
+        raise unknown("engine", name, ("serial", "pool", "batched"))
     try:
         stack = stack_model(workload.runner.model, workload.runner.config.loss, *_trial_batch(workload.runner))
-    except Unstackable as obstacle:
-        return _without_stack(workload, processes, f"the model cannot be stacked: {obstacle}")
+    except Unstackable as error:
+        return _without_stack(workload, processes, f"the model cannot be stacked: {error}")
     return EngineChoice("batched", reason, processes, chunk or workload.chunk(processes), stack)
 
 
@@ -160,30 +176,31 @@ def _by_rule(workload: Workload, processes: int) -> EngineChoice:
         return _without_stack(
             workload, processes, f"{model.vector.numel():,} parameters are too many to stack on a CPU"
         )
-    stack = stack_by_hand(model, workload.runner.config.loss, *_trial_batch(workload.runner))
+    stack = stack_linear(model, workload.runner.config.loss, *_trial_batch(workload.runner))
     if stack is None:
         return _without_stack(workload, processes, "only linear layers with ReLU are faster stacked on a CPU")
     reason = "small linear layers are faster stacked"
     return EngineChoice("batched", reason, processes, workload.chunk(processes), stack)
 
 
-def _without_stack(workload: Workload, processes: int, obstacle: str) -> EngineChoice:
+def _without_stack(workload: Workload, processes: int, reason: str) -> EngineChoice:
+    """Return ``pool``, or ``serial`` if there is one process; ``reason`` says why clients are not stacked."""
     if processes > 1:
-        return EngineChoice("pool", obstacle, processes)
+        return EngineChoice("pool", reason, processes)
     if not workload.on_cpu:
-        alone = "pool is for the CPU"
+        why = "pool runs on the CPU only"
     elif workload.cores == 1:
-        alone = "there is one core"
+        why = "there is one core"
     elif not can_fork():
-        alone = "processes are forked on Linux only"
+        why = "worker processes need Linux"
     else:
-        alone = "too little work for several processes" if workload.processes == 1 else "it has one process to itself"
-    return EngineChoice("serial", f"{obstacle}, and {alone}")
+        why = "too little work for several processes" if workload.processes == 1 else "the run may use only one process"
+    return EngineChoice("serial", f"{reason}, and {why}")
 
 
 def _trial_batch(runner: ClientRunner) -> tuple[tuple[torch.Tensor, torch.Tensor], bool]:
     """Return a batch to try a stack on, and whether all targets are class labels."""
     return runner.first_batch(), all(
-        isinstance(own, TensorSamples) and not own.y.is_floating_point() and int(own.labels().min()) >= 0
-        for own in runner.clients
+        isinstance(samples, TensorSamples) and not samples.y.is_floating_point() and int(samples.labels().min()) >= 0
+        for samples in runner.clients
     )

@@ -1,4 +1,7 @@
-"""Serial: one client after another, so that each client's seconds are its own. The reference for other engines."""
+"""The serial engine: runs one client after another, so that each client can be timed exactly.
+
+It is the reference for the other engines.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,14 +1,14 @@
 """Worker processes, one torch thread each, that write their results into shared memory.
 
-Workers are forked, so that they have the model and the data without any transfer. What a round needs
-and returns lies in memory that both sides share; only job numbers and seconds pass through pipes.
+Workers are forked, so that they have the model and the data without any transfer. Broadcasts, memories and
+uploads are in shared memory; pipes carry only the numbers of a job, its seconds, and errors.
 """
 
 from __future__ import annotations
 
+import mmap
 import multiprocessing
 import os
-import signal
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -23,19 +23,29 @@ from fedtaco.client import ClientRunner, dry_run
 from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions, Phase, describe_clients
 from fedtaco.errors import InvalidInput, ProcessDied
 from fedtaco.methods import Broadcast, Method, NamedTensors
-from fedtaco.processes import can_fork, die_with, picklable
+from fedtaco.processes import can_fork, picklable, set_up_child
 
 MAX_TRIES = 2
-"""How often a batch of jobs is run if its worker dies."""
+"""Maximum number of attempts to run a batch of jobs whose worker dies."""
 
 JobBatch = Sequence[ClientJob]
 RunBatch = Callable[[Method, Instructions, JobBatch], Sequence[ClientResult]]
-"""How a worker runs a batch of jobs."""
+"""A function that runs a batch of jobs in a worker and returns one result per job."""
 
 
 @dataclass
 class WorkerPool:
-    """Worker processes for each phase of a round, started when they are first needed."""
+    """Worker processes for each phase of a round, started when they are first needed.
+
+    Parameters
+    ----------
+    runner
+        Trains the clients.
+    run_batch
+        Runs a batch of jobs in a worker.
+    size
+        Maximum number of workers per phase.
+    """
 
     runner: ClientRunner
     run_batch: RunBatch
@@ -47,7 +57,7 @@ class WorkerPool:
             raise InvalidInput("Worker processes are forked, which works on Linux only; use --engine serial.")
 
     def run(self, method: Method, instructions: Instructions, batches: Sequence[JobBatch]) -> CohortResults:
-        """Run batches of jobs, each on one worker, in the given order."""
+        """Run batches of jobs, each on one worker; they are started in the given order."""
         jobs = sorted((job for batch in batches for job in batch), key=lambda job: job.row)
         workers = self._phases.get(instructions.phase)
         if workers is None or len(jobs) > workers.rows:
@@ -59,7 +69,7 @@ class WorkerPool:
         return workers.run(instructions, jobs, batches)
 
     def stop(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
         for workers in self._phases.values():
             workers.stop()
         self._phases.clear()
@@ -67,7 +77,10 @@ class WorkerPool:
 
 @dataclass(frozen=True)
 class SharedBuffers:
-    """Memory that workers share with their parent: what is broadcast, and one row per client of what returns."""
+    """Tensors in shared memory: the inputs of a round, which the parent writes, and the results of the workers.
+
+    ``memory``, ``upload``, ``new_memory`` and ``new_buffers`` have one row per client.
+    """
 
     start: Tensor
     buffers: Tensor
@@ -82,6 +95,7 @@ class SharedBuffers:
     def allocate(
         cls, method: Method, instructions: Instructions, runner: ClientRunner, memory: NamedTensors, rows: int
     ) -> SharedBuffers:
+        """Allocate buffers for ``rows`` clients; a dry run of the method gives the names and shapes of the results."""
         sent = instructions.broadcast
         upload, new_memory = dry_run(method, instructions, runner.config.constants, memory)
         return cls(
@@ -96,27 +110,32 @@ class SharedBuffers:
         )
 
     def write_inputs(self, instructions: Instructions, jobs: JobBatch) -> None:
+        """Copy the broadcast and the clients' memories into the buffers."""
         sent = instructions.broadcast
         self.start.copy_(sent.start)
         self.buffers.copy_(instructions.buffers)
         _copy(self.vectors, sent.vectors)
-        for name, numbers in sent.scalars.items():
-            self.scalars[name][: len(numbers)].copy_(numbers)
+        for name, values in sent.scalars.items():
+            self.scalars[name][: len(values)].copy_(values)
         for job in jobs:
             _copy({name: rows[job.row] for name, rows in self.memory.items()}, job.memory)
 
     def read_instructions(self, phase: Phase, round_number: int) -> Instructions:
+        """Return the instructions, whose tensors are the buffers themselves."""
         return Instructions(phase, round_number, Broadcast(self.start, self.vectors, self.scalars), self.buffers)
 
     def read_memory(self, row: int) -> NamedTensors:
+        """Return a copy of a client's memory before the round."""
         return {name: rows[row].clone() for name, rows in self.memory.items()}
 
     def write_result(self, row: int, upload: NamedTensors, result: ClientResult) -> None:
+        """Copy a client's decoded upload, new memory and buffers into its row."""
         _copy({name: rows[row] for name, rows in self.upload.items()}, upload)
         _copy({name: rows[row] for name, rows in self.new_memory.items()}, result.memory)
         self.new_buffers[row].copy_(result.buffers)
 
     def read_results(self, jobs: JobBatch, seconds: Mapping[int, float | None]) -> CohortResults:
+        """Return the results of a cohort; uploads are views of the buffers and valid until the next round."""
         results = CohortResults.empty(jobs)
         count = len(jobs)
         results.vectors = {name: rows[:count] for name, rows in self.upload.items()}
@@ -128,7 +147,7 @@ class SharedBuffers:
 
 
 class _PhaseWorkers:
-    """Workers that share one set of buffers."""
+    """The workers of one phase, which share one set of buffers."""
 
     def __init__(self, pool: WorkerPool, method: Method, instructions: Instructions, jobs: JobBatch, size: int) -> None:
         self.rows, self.run_batch, self.method = len(jobs), pool.run_batch, method
@@ -142,6 +161,7 @@ class _PhaseWorkers:
         self._finalizer()
 
     def run(self, instructions: Instructions, jobs: JobBatch, batches: Sequence[JobBatch]) -> CohortResults:
+        """Run batches of jobs; if a worker dies, a new one runs its batch again."""
         self.shared.write_inputs(instructions, jobs)
         waiting = list(reversed(batches))
         running: dict[Connection, JobBatch] = {}
@@ -152,9 +172,9 @@ class _PhaseWorkers:
             if waiting:
                 batch = waiting.pop()
                 tries[batch[0].row] = tries.get(batch[0].row, 0) + 1
-                numbers = [(job.row, job.client, job.steps) for job in batch]
+                job_numbers = [(job.row, job.client, job.steps) for job in batch]
                 try:
-                    link.send((instructions.phase, instructions.round, numbers))
+                    link.send((instructions.phase, instructions.round, job_numbers))
                 except OSError:
                     retry(link, batch, "before")
                 else:
@@ -181,45 +201,49 @@ class _PhaseWorkers:
         return self.shared.read_results(jobs, seconds)
 
     def _replace(self, link: Connection, batch: JobBatch, tries: int, when: str) -> Connection:
-        """Start a new worker in place of one that died."""
+        """Replace a worker that died, or raise ProcessDied if its batch was tried too often."""
         place = next(place for place, (_, own) in enumerate(self.workers) if own is link)
         process, _ = self.workers.pop(place)
         process.join()
         link.close()
         event = f"Worker {process.pid} died (exit code {process.exitcode}) {when} it ran {describe_clients(batch)}"
         if tries >= MAX_TRIES:
-            raise ProcessDied(f"{event}, for the second time; there may be too little memory for it.")
-        warnings.warn(f"{event}; this is run again.", RuntimeWarning, stacklevel=2)
+            raise ProcessDied(f"{event}, for the second time; the machine may have too little memory.")
+        warnings.warn(f"{event}; a new worker tries again.", RuntimeWarning, stacklevel=2)
         return self._start()
 
     def _start(self) -> Connection:
+        """Start a worker and return the parent's end of its pipe."""
         context = multiprocessing.get_context("fork")
-        here, there = context.Pipe()
+        parent_end, worker_end = context.Pipe()
         others = [link for _, link in self.workers]
-        arguments = (there, [here, *others], self.run_batch, self.method, self.shared, os.getpid())
+        arguments = (worker_end, [parent_end, *others], self.run_batch, self.method, self.shared, os.getpid())
         process = context.Process(target=_work, args=arguments, daemon=True)
         process.start()
-        there.close()
-        self.workers.append((process, here))
-        return here
+        worker_end.close()
+        self.workers.append((process, parent_end))
+        return parent_end
 
 
 def _work(
-    link: Connection, others: list[Connection], run_batch: RunBatch, method: Method, shared: SharedBuffers, parent: int
+    link: Connection, copies: list[Connection], run_batch: RunBatch, method: Method, shared: SharedBuffers, parent: int
 ) -> None:
-    """Run batches of jobs until the pipe closes or the parent ends."""
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for other in others:
-        other.close()
+    """Run batches of jobs until the pipe closes or the parent ends.
+
+    ``copies`` are the parent's ends of all pipes, which the fork copied. They are closed, since a pipe closes only when
+    no process holds its other end.
+    """
+    set_up_child(parent)
+    for copy in copies:
+        copy.close()
     torch.set_num_threads(1)
     while True:
         try:
-            phase, round_number, numbers = link.recv()
+            phase, round_number, job_numbers = link.recv()
         except EOFError:
             return
         try:
-            jobs = [ClientJob(row, client, steps, shared.read_memory(row)) for row, client, steps in numbers]
+            jobs = [ClientJob(row, client, steps, shared.read_memory(row)) for row, client, steps in job_numbers]
             results = run_batch(method, shared.read_instructions(phase, round_number), jobs)
             for job, result in zip(jobs, results, strict=True):
                 shared.write_result(job.row, method.decode(result.upload), result)
@@ -229,6 +253,7 @@ def _work(
 
 
 def _stop(workers: list[tuple[BaseProcess, Connection]]) -> None:
+    """Terminate the workers and wait until they have ended."""
     for process, link in workers:
         link.close()
         process.terminate()
@@ -238,10 +263,22 @@ def _stop(workers: list[tuple[BaseProcess, Connection]]) -> None:
 
 
 def _shared(like: Tensor, rows: int | None = None) -> Tensor:
-    shape = like.shape if rows is None else (rows, *like.shape)
-    tensor = torch.zeros(shape, dtype=like.dtype)
-    tensor.share_memory_()
-    return tensor
+    """Return zeros in shared memory, of the shape of ``like`` or with ``rows`` rows of that shape.
+
+    The memory is anonymous: forked workers inherit it, and it takes no space in /dev/shm, which is small in containers.
+    """
+    shape = like.shape if rows is None else torch.Size((rows, *like.shape))
+    size = shape.numel() * like.itemsize
+    if size == 0:
+        return torch.zeros(shape, dtype=like.dtype)
+    try:
+        memory = mmap.mmap(-1, size)
+    except (OSError, OverflowError) as error:
+        raise InvalidInput(
+            f"There is no memory for the uploads of a round, {size / 1e9:,.1f} GB: {error}. Let fewer clients take "
+            "part (participation), or use a smaller model."
+        ) from error
+    return torch.frombuffer(memory, dtype=like.dtype).view(shape)
 
 
 def _copy(targets: NamedTensors, sources: NamedTensors) -> None:

@@ -1,10 +1,9 @@
-"""Several methods on the same data, seeds and batches."""
+"""Compare several methods on the same data, seeds and batches."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtaco.errors import InvalidInput
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config
 from fedtaco.methods import METHODS
@@ -13,9 +12,23 @@ from fedtaco.runs.settings import ExperimentConfig, RunOptions
 
 
 def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: Any) -> list[ExperimentConfig]:
-    """Return one configuration per method and seed; each gets the parameters that belong to its method."""
-    if not methods:
-        raise InvalidInput("methods is empty; name at least one, as fedavg,taco.")
+    """Return one configuration per method and seed.
+
+    Parameters
+    ----------
+    methods
+        Names of the methods; none may be repeated.
+    seeds
+        Seeds with which each method is run.
+    **settings
+        Further settings of :class:`ExperimentConfig`. Each configuration receives those of ``parameters``
+        that belong to its method or to the detector.
+
+    Raises
+    ------
+    InvalidInput
+        If ``methods`` is empty, a method is repeated, or a setting is not valid.
+    """
     check_distinct(methods)
     parameters, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
     check_parameters(parameters, methods, detector)
@@ -31,7 +44,7 @@ def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: An
 def run_comparison(
     configs: Sequence[ExperimentConfig], out: Path, options: RunOptions, callback: Callback
 ) -> list[dict[str, Any]]:
-    """Run all configurations, each in a folder of its own below ``out``, and return their summaries."""
+    """Run all configurations, each in its own subfolder of ``out``, and return their summaries."""
     require_folder_for_runs(out)
     runs = [(one, out / f"{METHODS.find(one['method']).name}-seed{one['seed']}") for one in configs]
     return run_all(runs, options, callback)

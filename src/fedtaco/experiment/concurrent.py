@@ -1,8 +1,8 @@
-"""Several runs: finished ones are skipped, interrupted ones resumed, and small ones run at the same time."""
+"""Do several runs, at the same time if possible; on request, skip those that have ended and resume the others."""
 
 import multiprocessing
 import os
-import signal
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,13 +18,13 @@ from fedtaco.engines import EngineChoice
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
 from fedtaco.experiment.config import describe_run, to_stored
 from fedtaco.experiment.runner import run_experiment
-from fedtaco.processes import can_fork, cores, die_with, picklable
+from fedtaco.processes import TERMINATED, can_fork, cores, interrupted_by_sigterm, picklable, set_up_child
 from fedtaco.records import RoundRecord, RunFolder
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
 
 GRACE_SECONDS = 30
-"""Seconds that interrupted runs get to save their last round."""
+"""Seconds that interrupted runs have to save their last finished round before they are killed."""
 
 
 def run_all(
@@ -32,11 +32,11 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """Run each configuration in its folder and return the summaries, in order.
 
-    A run that diverges says so in its summary and does not stop the others. With ``options.resume``, a
-    finished run is not repeated.
+    A run that diverges is recorded as stopped in its summary and does not stop the others. With
+    ``options.resume``, runs that have ended are skipped.
     """
     if len({path for _, path in runs}) < len(runs):
-        raise InvalidInput("Two of the runs would go to the same folder; each needs one of its own.")
+        raise InvalidInput("Two of the runs have the same folder; give each run its own.")
     folders = [(config, RunFolder(path)) for config, path in runs]
     for config, folder in folders:
         folder.check_available(to_stored(config), resume=options.resume, overwrite=options.overwrite)
@@ -46,9 +46,9 @@ def run_all(
             callback.on_run_skipped(config)
         else:
             waiting.append((config, folder))
-    at_once = _runs_at_once([config for config, _ in waiting], options)
-    if at_once > 1:
-        _ConcurrentRuns(waiting, replace(options, workers=1), callback).run(at_once)
+    max_running = _max_concurrent_runs([config for config, _ in waiting], options)
+    if max_running > 1:
+        _ConcurrentRuns(waiting, replace(options, workers=1), callback).run(max_running)
     else:
         for config, folder in waiting:
             with suppress(RunStopped):
@@ -56,14 +56,14 @@ def run_all(
     return [{"folder": str(folder.path), **(folder.summary() or {})} for _, folder in folders]
 
 
-def _runs_at_once(configs: Sequence[ExperimentConfig], options: RunOptions) -> int:
-    """Return how many runs to do at a time: one per core, unless the engine or the workers were chosen by hand."""
-    free = options.workers is None and all(one["engine"] == "auto" and one["device"] == "cpu" for one in configs)
-    return min(cores(), len(configs)) if free and can_fork() else 1
+def _max_concurrent_runs(configs: Sequence[ExperimentConfig], options: RunOptions) -> int:
+    """Return how many runs to do at the same time: one per core if all use the CPU and no engine or workers are set."""
+    automatic = options.workers is None and all(one["engine"] == "auto" and one["device"] == "cpu" for one in configs)
+    return min(cores(), len(configs)) if automatic and can_fork() else 1
 
 
 class _ConcurrentRuns:
-    """Runs each configuration in a process of its own, which reports its progress to this one."""
+    """Runs each configuration in a process of its own, which reports its progress to this process."""
 
     def __init__(
         self, waiting: Sequence[tuple[ExperimentConfig, RunFolder]], options: RunOptions, callback: Callback
@@ -71,14 +71,14 @@ class _ConcurrentRuns:
         self.waiting, self.options, self.callback = list(reversed(waiting)), options, callback
         self.running: dict[Connection, tuple[BaseProcess, ExperimentConfig]] = {}
 
-    def run(self, at_once: int) -> None:
+    def run(self, max_running: int) -> None:
         try:
             while self.waiting or self.running:
-                while self.waiting and len(self.running) < at_once:
+                while self.waiting and len(self.running) < max_running:
                     self._start(*self.waiting.pop())
-                for link in wait(list(self.running)):
-                    assert isinstance(link, Connection)
-                    self._receive(link)
+                for connection in wait(list(self.running)):
+                    assert isinstance(connection, Connection)
+                    self._receive(connection)
         finally:
             for process, _ in self.running.values():
                 process.terminate()
@@ -88,20 +88,20 @@ class _ConcurrentRuns:
 
     def _start(self, config: ExperimentConfig, folder: RunFolder) -> None:
         context = multiprocessing.get_context("fork")
-        here, there = context.Pipe(duplex=False)
-        arguments = (there, config, folder, self.options, os.getpid())
+        receiver, sender = context.Pipe(duplex=False)
+        arguments = (sender, config, folder, self.options, os.getpid())
         process = context.Process(target=_run_in_process, args=arguments)
         process.start()
-        there.close()
-        self.running[here] = process, config
+        sender.close()
+        self.running[receiver] = process, config
 
-    def _receive(self, link: Connection) -> None:
-        process, config = self.running[link]
+    def _receive(self, connection: Connection) -> None:
+        process, config = self.running[connection]
         try:
-            message = link.recv()
+            message = connection.recv()
         except EOFError:
             process.join()
-            del self.running[link]
+            del self.running[connection]
             if process.exitcode:
                 raise ProcessDied(
                     f"The run {describe_run(config)} died (exit code {process.exitcode}); continue with --resume."
@@ -117,42 +117,46 @@ class _ConcurrentRuns:
 
 
 class _PipeCallback(Callback):
-    """Sends every event to the parent process."""
+    """Sends the events of a run to the parent process."""
 
-    def __init__(self, link: Connection) -> None:
-        self.link = link
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
     def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
-        self.link.send(("on_run_begin", (folder, replace(engine, stack=None))))
+        self.connection.send(("on_run_begin", (folder, replace(engine, stack=None))))
 
     def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
-        self.link.send(("on_round_end", (record,)))
+        self.connection.send(("on_round_end", (record,)))
 
     def on_run_end(self, config: ExperimentConfig, summary: Mapping[str, Any]) -> None:
-        self.link.send(("on_run_end", (summary,)))
+        self.connection.send(("on_run_end", (summary,)))
 
 
 def _run_in_process(
-    link: Connection, config: ExperimentConfig, folder: RunFolder, options: RunOptions, parent: int
+    connection: Connection, config: ExperimentConfig, folder: RunFolder, options: RunOptions, parent: int
 ) -> None:
-    """Run one configuration; Ctrl-C is for the parent, whose SIGTERM lets the last finished round be saved."""
-    die_with(parent)
+    """Run one configuration in a process of its own.
+
+    Ctrl-C is handled by the parent, which then sends SIGTERM: it raises KeyboardInterrupt here, so that the last
+    finished round is saved.
+    """
+    set_up_child(parent)
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warnings.showwarning = lambda message, *_: link.send(RuntimeWarning(str(message)))
-    with suppress(KeyboardInterrupt):
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            run_experiment(config, folder, options, _PipeCallback(link))
-        except RunStopped:
-            pass
-        except Exception as error:
-            link.send(picklable(error))
+    warnings.showwarning = lambda message, *_: connection.send(RuntimeWarning(str(message)))
+    try:
+        with interrupted_by_sigterm():
+            run_experiment(config, folder, options, _PipeCallback(connection))
+    except KeyboardInterrupt:
+        sys.exit(TERMINATED)
+    except RunStopped:
+        pass
+    except Exception as error:
+        connection.send(picklable(error))
 
 
 def require_folder_for_runs(out: Path) -> None:
-    """Raise InvalidInput if ``out`` cannot contain several runs: it is a file, or a run itself."""
+    """Raise InvalidInput if ``out`` cannot contain several runs, because it is a file or the folder of a single run."""
     if out.exists() and not out.is_dir():
         raise InvalidInput(f"out is '{out}', which is a file; name a folder.")
     if RunFolder(out).exists():
-        raise InvalidInput(f"{out} holds a single run; choose another folder (out) for several.")
+        raise InvalidInput(f"{out} holds a single run; choose another folder (out) for several runs.")

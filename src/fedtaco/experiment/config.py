@@ -1,6 +1,8 @@
-"""From given settings to the complete, checked configuration of a run."""
+"""Resolve given settings into the complete, checked configuration of a run."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -18,7 +20,7 @@ Parameters = Mapping[str, ParameterValue]
 
 
 def resolve_config(**settings: Any) -> ExperimentConfig:
-    """Check the settings of a run and fill in defaults, of which some depend on the dataset.
+    """Check the settings of a run and fill in defaults, some of which depend on the dataset.
 
     Parameters
     ----------
@@ -28,12 +30,13 @@ def resolve_config(**settings: Any) -> ExperimentConfig:
     Returns
     -------
     ExperimentConfig
-        All settings, with every parameter of the method and the detector.
+        All settings, including the parameters of the method and the detector; those that are derived (γ = 1/K)
+        are omitted.
 
     Raises
     ------
     InvalidInput
-        If a setting does not exist, is not valid, or would change nothing.
+        If a setting does not exist, is not valid, or would have no effect.
 
     Examples
     --------
@@ -51,12 +54,12 @@ def resolve_config(**settings: Any) -> ExperimentConfig:
     check_model(config["model"])
     check_partition(config["partition"])
     _check_freeloaders(config)
-    method, detector = create_parts(config)
+    method, detector = create_method_and_detector(config)
     check_parameters(config["parameters"], [config["method"]], config["detector"])
     return {**config, "parameters": {**method.parameters(), **detector.parameters()}}
 
 
-def create_parts(config: ExperimentConfig) -> tuple[Method, Detector]:
+def create_method_and_detector(config: ExperimentConfig) -> tuple[Method, Detector]:
     """Return the method and the detector of a configuration, with their parameters."""
     parameters = config["parameters"]
     return METHODS.create(config["method"], parameters), DETECTORS.create(config["detector"], parameters)
@@ -67,13 +70,41 @@ def to_stored(config: ExperimentConfig) -> dict[str, Any]:
     return {"fedtaco": __version__, **{name: value for name, value in config.items() if value is not None}}
 
 
+def folder_name(start: str, config: ExperimentConfig, **usual: Any) -> str:
+    """Return the default name of the folder of one or several runs, which differs for different settings.
+
+    Parameters
+    ----------
+    start
+        What the name begins with; it says what distinguishes folders besides settings.
+    config
+        The settings of one run. If some are not the defaults of its method and dataset, the name ends in a hash of
+        these.
+    **usual
+        Settings that count as defaults here.
+
+    Examples
+    --------
+    >>> folder_name("digits-taco-seed0", resolve_config(method="taco"))
+    'digits-taco-seed0'
+    >>> folder_name("digits-taco-seed0", resolve_config(method="taco", rounds=3))
+    'digits-taco-seed0-aa5c2887'
+    """
+    defaults = resolve_config(**{name: config[name] for name in ("method", "dataset", "seed")}, **usual)
+    changed = {name: value for name, value in config.items() if value != defaults.get(name)}
+    digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+    return f"{start}-{digest[:8]}" if changed else start
+
+
 def describe_run(config: ExperimentConfig) -> str:
     """Name a run for messages, as in "taco seed 0"."""
     return f"{config['method']} seed {config['seed']}"
 
 
 def check_distinct(methods: Sequence[str]) -> None:
-    """Raise InvalidInput if a comparison names a method more than once."""
+    """Raise InvalidInput if a comparison names no method, or one more than once."""
+    if not methods:
+        raise InvalidInput("methods is empty; name at least one, such as fedavg,taco.")
     names = [METHODS.find(method).name for method in methods]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -81,32 +112,32 @@ def check_distinct(methods: Sequence[str]) -> None:
 
 
 def check_parameters(parameters: Parameters, methods: Sequence[str], detector: str) -> None:
-    """Raise InvalidInput for a parameter that does not exist, or that no method or detector in use has."""
-    used = _used(methods, detector)
-    owners = _owners(used)
+    """Raise InvalidInput for a parameter that does not exist, or belongs to no method or detector in use."""
+    in_use = _classes_in_use(methods, detector)
+    owners = _parameter_owners(in_use)
     for full_name in parameters:
         if full_name not in owners:
             raise unknown("parameter", full_name, owners)
         owner = owners[full_name]
-        if owner not in used:
-            home = f"--detector {owner.name}" if issubclass(owner, Detector) else f"the method {owner.name}"
-            raise InvalidInput(f"{full_name} changes nothing here: it belongs to {home}, which is not used.")
+        if owner not in in_use:
+            owner_name = f"--detector {owner.name}" if issubclass(owner, Detector) else f"the method {owner.name}"
+            raise InvalidInput(f"{full_name} has no effect: it belongs to {owner_name}, which is not used.")
 
 
 def relevant_parameters(parameters: Parameters, method: str, detector: str) -> Parameters:
-    """Return the parameters that belong to this method or detector."""
-    used = _used([method], detector)
-    owners = _owners(used)
-    return {name: value for name, value in parameters.items() if name in owners and owners[name] in used}
+    """Return those of ``parameters`` that belong to this method or detector."""
+    in_use = _classes_in_use([method], detector)
+    owners = _parameter_owners(in_use)
+    return {name: value for name, value in parameters.items() if name in owners and owners[name] in in_use}
 
 
-def _used(methods: Sequence[str], detector: str) -> list[type[Configurable]]:
+def _classes_in_use(methods: Sequence[str], detector: str) -> list[type[Configurable]]:
     return [*(METHODS.find(name) for name in methods), DETECTORS.find(detector)]
 
 
-def _owners(used: Sequence[type[Configurable]]) -> dict[str, type[Configurable]]:
-    """Return the class of each parameter, of all registered classes and those in use."""
-    classes = (*DETECTORS.values(), *METHODS.values(), *used)
+def _parameter_owners(in_use: Sequence[type[Configurable]]) -> dict[str, type[Configurable]]:
+    """Return the class to which each parameter belongs, for all registered classes and users' own classes in use."""
+    classes = (*DETECTORS.values(), *METHODS.values(), *in_use)
     return {f"{cls.name}.{name}": cls for cls in classes for name in domains(cls)}
 
 
@@ -115,10 +146,10 @@ def _check_freeloaders(config: ExperimentConfig) -> None:
     if behaviour is None:
         return
     if count == 0:
-        raise InvalidInput("behaviour changes nothing without freeloaders; say how many there are.")
+        raise InvalidInput("behaviour has no effect without freeloaders; set their number (freeloaders).")
     parsed = parse_behaviour(behaviour)
     if count > clients:
         raise InvalidInput(f"freeloaders is {count}, but there are only {clients} clients.")
     rounds = config["rounds"]
     if count == clients and all(parsed.freeloads(number, rounds) for number in range(1, rounds + 1)):
-        raise InvalidInput("Every client is a freeloader, so that nobody would train; leave at least one honest.")
+        raise InvalidInput("Every client is a freeloader, so no client would train; leave at least one honest.")

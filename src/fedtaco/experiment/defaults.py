@@ -1,17 +1,17 @@
-"""Default rounds, local steps, learning rate and target of experiments on each dataset, as in the paper."""
+"""Default rounds, local steps, learning rate and target for each dataset: the paper's, where it gives them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ExperimentDefaults:
-    """Settings that experiments on a dataset use unless others are given."""
+    """Default settings of experiments on one dataset."""
 
     rounds: int = 50
     local_steps: int = 100
     local_lr: float = 0.01
     target: float = 0.7
-    """The test accuracy that rounds-to-accuracy counts towards."""
+    """Test accuracy to which rounds are counted."""
 
 
 DEFAULTS = {

@@ -7,7 +7,8 @@ from typing import Unpack
 
 from fedtaco.errors import RunStopped
 from fedtaco.experiment.config import resolve_config, to_stored
-from fedtaco.experiment.prepared import PreparedRun, build_blank_model
+from fedtaco.experiment.prepared_run import PreparedRun, build_blank_model
+from fedtaco.files import reading
 from fedtaco.methods import METHODS, Method
 from fedtaco.records import RoundRecord, RunFolder
 from fedtaco.runs.callbacks import Callback
@@ -36,11 +37,12 @@ def run(
     out
         Run folder to record everything in, or ``None``.
     resume, overwrite
-        Continue or replace what the folder holds.
+        Whether to continue, or to replace, the run that the folder contains.
     data_dir
-        Where datasets are; by default FEDTACO_DATA, or the user's cache folder.
+        Folder with datasets; by default the one in the environment variable FEDTACO_DATA, else one in the
+        user's cache.
     workers
-        Number of processes of the engines ``pool`` and ``batched``; one per core by default.
+        Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
     on_round
         Called with the record of each finished round.
     **settings
@@ -57,7 +59,7 @@ def run(
     InvalidInput
         If a setting is not valid, or the folder belongs to another run.
     RunStopped
-        If the run diverges; its records are kept.
+        If the run diverges or every client is expelled; the records in ``out`` are kept.
 
     Examples
     --------
@@ -83,7 +85,31 @@ def run(
 def run_experiment(
     config: ExperimentConfig, folder: RunFolder | None, options: RunOptions, callback: Callback
 ) -> Result:
-    """Run a checked configuration; a finished run in ``folder`` is only read back when it is resumed."""
+    """Run a checked configuration.
+
+    Parameters
+    ----------
+    config
+        A complete configuration, as :func:`resolve_config` returns it.
+    folder
+        Run folder to record everything in, or ``None``.
+    options
+        How to run; with ``resume``, the run in ``folder`` is continued, or only loaded if it has finished.
+    callback
+        Called as the run proceeds.
+
+    Returns
+    -------
+    Result
+        The history and the trained model.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder belongs to another run.
+    RunStopped
+        If the run diverges or every client is expelled; the records in ``folder`` are kept.
+    """
     if folder is None:
         return _run(config, None, options, callback)
     with folder.claim(to_stored(config), resume=options.resume, overwrite=options.overwrite):
@@ -93,15 +119,17 @@ def run_experiment(
 def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions, callback: Callback) -> Result:
     previous = None
     if folder is not None and options.resume and folder.exists():
-        previous = folder.config()["ran_by"]
         ended = folder.summary()
         if ended is not None and ended["stopped"] is None:
             callback.on_run_skipped(config)
-            callback = Callback()
+            return load(folder.path)
+        previous = folder.config()["ran_by"]
     prepared = PreparedRun.prepare(config, options, previous)
     simulator, engine = prepared.simulator, prepared.engine
     recorder = Recorder(folder, to_stored(config), prepared.partition)
-    state = recorder.begin(simulator.initial_state(), engine.to_config(), resume=options.resume)
+    initial = simulator.initial_state()
+    memory = simulator.method.client_memory(initial.server.weights, simulator.config.constants)
+    state = recorder.begin(initial, engine.to_config(), resume=options.resume, client_memory=memory)
     callback.on_run_begin(config, None if folder is None else folder.path, engine)
     stopped: RunStopped | None = None
     try:
@@ -123,7 +151,7 @@ def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions
 
 
 def load(path: str | Path) -> Result:
-    """Read a run that has ended back from its folder.
+    """Load a run that has ended from its folder.
 
     Parameters
     ----------
@@ -138,9 +166,18 @@ def load(path: str | Path) -> Result:
     Raises
     ------
     InvalidInput
-        If the folder holds no run, another version wrote it, or the run has not ended.
+        If the folder contains no run, a file is damaged or was written by another version of fedtaco, or the run has
+        not ended.
+
+    Examples
+    --------
+    >>> result = load("runs/first")  # doctest: +SKIP
+    >>> result.history.final_accuracy  # doctest: +SKIP
+    0.942
     """
     folder = RunFolder(path)
-    blank = build_blank_model(folder.config())
+    with reading(folder.path / "config.toml"):
+        blank = build_blank_model(folder.config())
     model, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
+    folder.partition()  # verified, although the result does not contain it
     return Result(folder.history(), model.eval(), output.eval())

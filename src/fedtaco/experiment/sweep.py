@@ -1,5 +1,6 @@
-"""A grid over settings and parameters, tuned on held-out training data with the same budget for every method."""
+"""Tune the settings and parameters of methods over a grid, by accuracy on held-out training data."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -16,16 +17,18 @@ from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig, RunOptions, declared
 
 NOT_TUNED = {"method", "seed", "parameters", "dataset", "validation", "target", "detector", "engine", "device"}
-"""Settings that make runs incomparable, or have an option of their own."""
+"""Settings that a grid may not contain: they would make runs incomparable, or have an option of their own."""
 ParameterGrid = Mapping[str, Sequence[float | str]]
 """The values to try, by setting or parameter."""
 Point = dict[str, float | str]
 """One value per setting or parameter of a grid."""
+MAX_POINTS = 10_000
+"""Maximum number of points in the grid of a method."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of a grid with one method, and a configuration for each seed."""
+    """One method at one point of a grid, with a configuration for each seed."""
 
     method: str
     point: Point
@@ -33,16 +36,17 @@ class Trial:
 
     @property
     def folder(self) -> str:
-        """A readable name of the point."""
+        """Name of the folder with the runs of this trial."""
         return "_".join([METHODS.find(self.method).name, *(f"{name}={value}" for name, value in self.point.items())])
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedMethod:
     """The best point of a method, chosen by the mean accuracy on held-out samples."""
 
     method: str
     tried: int
+    """Number of points that were tried."""
     point: Point
     validation_accuracy: float
     summaries: list[dict[str, Any]]
@@ -51,17 +55,37 @@ class Tuned:
 def plan_sweep(
     methods: Sequence[str], grid: ParameterGrid, seeds: Sequence[int], budget: int | None = None, **settings: Any
 ) -> list[Trial]:
-    """Return the trials of each method: all points of its own part of the grid, or ``budget`` points drawn from it."""
+    """Return the trials of each method.
+
+    Parameters
+    ----------
+    methods
+        Names of the methods; none may be repeated.
+    grid
+        The values to try. A setting such as ``local_lr`` applies to all methods, a parameter such as
+        ``taco.gamma`` to its own method only.
+    seeds
+        Seeds with which each point is run.
+    budget
+        Number of points to try for each method, drawn at random from its grid; all by default.
+    **settings
+        Settings that are not varied; ``validation`` is required.
+
+    Raises
+    ------
+    InvalidInput
+        If ``validation`` is missing, the grid or the budget is not valid, or a setting is not valid.
+    """
     if not settings.get("validation"):
-        raise InvalidInput("A sweep chooses by accuracy on held-out training data; give validation, such as 0.1.")
+        raise InvalidInput("A sweep selects by accuracy on held-out training data; set validation, such as 0.1.")
     if not grid:
-        raise InvalidInput("The grid is empty; give something to vary, as --grid local_lr=0.01,0.1.")
+        raise InvalidInput("The grid is empty; name something to vary, such as --grid local_lr=0.01,0.1.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
     grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
-    names = {name for name in grid if "." not in name}
+    setting_names = {name for name in grid if "." not in name}
     allowed = set(declared(ExperimentConfig)) - NOT_TUNED
-    for name in names - allowed:
+    for name in setting_names - allowed:
         raise unknown("setting to tune", name, allowed)
     check_distinct(methods)
     detector = settings.get("detector") or "off"
@@ -70,8 +94,8 @@ def plan_sweep(
     check_parameters({**fixed, **parameters}, methods, detector)
     trials = []
     for method in methods:
-        own = {name: grid[name] for name in [*names, *relevant_parameters(parameters, method, detector)]}
-        for point in _points(own, budget):
+        varied_names = [*setting_names, *relevant_parameters(parameters, method, detector)]
+        for point in _points({name: grid[name] for name in varied_names}, budget):
             values = {**fixed, **{name: value for name, value in point.items() if "." in name}}
             varied = {name: value for name, value in point.items() if "." not in name}
             configs = [
@@ -85,29 +109,32 @@ def plan_sweep(
     return trials
 
 
-def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback) -> list[Tuned]:
-    """Run all trials, each run in a folder of its own below ``out``; return the best of each method, in order."""
+def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback) -> list[TunedMethod]:
+    """Run all trials, each run in its own subfolder of ``out``, and return the best trial of each method."""
     require_folder_for_runs(out)
     runs = [(one, out / trial.folder / f"seed{one['seed']}") for trial in trials for one in trial.configs]
     summaries = iter(run_all(runs, options, callback))
-    results: dict[str, list[Tuned]] = {}
+    results: dict[str, list[TunedMethod]] = {}
     for trial in trials:
         own = [next(summaries) for _ in trial.configs]
         name = METHODS.find(trial.method).name
-        results.setdefault(name, []).append(Tuned(name, 1, trial.point, _validation(own), own))
+        results.setdefault(name, []).append(TunedMethod(name, 1, trial.point, _mean_validation_accuracy(own), own))
     best = [max(tried, key=lambda one: one.validation_accuracy) for tried in results.values()]
     return [replace(one, tried=len(results[one.method])) for one in best]
 
 
-def _validation(summaries: Sequence[Mapping[str, Any]]) -> float:
+def _mean_validation_accuracy(summaries: Sequence[Mapping[str, Any]]) -> float:
     """Return the mean accuracy on held-out samples after the last round; a run that diverged counts as 0."""
     return fmean(0.0 if run["stopped"] else run["validation_accuracy"] for run in summaries)
 
 
 def _points(grid: ParameterGrid, budget: int | None) -> list[Point]:
-    names = sorted(grid)
+    """Return all points of a grid, or ``budget`` points drawn at random from it."""
+    names, count = sorted(grid), math.prod(map(len, grid.values()))
+    if count > MAX_POINTS:
+        raise InvalidInput(f"The grid has {count:,} points; at most {MAX_POINTS:,} are possible. Name fewer values.")
     points: list[Point] = [dict(zip(names, values, strict=True)) for values in product(*(grid[name] for name in names))]
     if budget is None or budget >= len(points):
         return points
     drawn = generator(0, "sweep").permutation(len(points))[:budget]
-    return [points[place] for place in sorted(drawn.tolist())]
+    return [points[index] for index in sorted(drawn.tolist())]

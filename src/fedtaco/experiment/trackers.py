@@ -1,4 +1,4 @@
-"""Trackers: callbacks that show runs in TensorBoard, MLflow or Weights & Biases, each an extra of its own."""
+"""Trackers: callbacks that log runs to TensorBoard, MLflow or Weights & Biases, which are optional dependencies."""
 
 import dataclasses
 import hashlib
@@ -21,13 +21,13 @@ Session = TypeVar("Session")
 
 
 class Tracker(Callback, ABC, Generic[Session]):
-    """Opens a session for each run, logs its numbers after every round, and closes it.
+    """Base of trackers: opens a session for each run, logs its numbers after every round, and closes it.
 
-    A tracker that fails is not called again, so that the run continues.
+    If a tracker raises an error, a warning is given, the tracker is not called again, and the run continues.
     """
 
     package: str
-    """The package that must be installed."""
+    """The module to import; it comes with the extra of the tracker's name."""
 
     def __init__(self, name: str) -> None:
         try:
@@ -68,17 +68,20 @@ class Tracker(Callback, ABC, Generic[Session]):
         """Connect before the first run begins."""
 
     @abstractmethod
-    def open(self, config: ExperimentConfig, folder: Path) -> Session: ...
+    def open(self, config: ExperimentConfig, folder: Path) -> Session:
+        """Open the session of a run; ``folder`` is its run folder, or ``runs`` if it has none."""
 
     @abstractmethod
-    def log(self, session: Session, step: int, numbers: Mapping[str, float]) -> None: ...
+    def log(self, session: Session, step: int, numbers: Mapping[str, float]) -> None:
+        """Log the numbers of a round."""
 
     @abstractmethod
-    def close(self, session: Session, summary: Mapping[str, Any]) -> None: ...
+    def close(self, session: Session, summary: Mapping[str, Any]) -> None:
+        """Close the session of a run that has ended."""
 
 
 class TensorBoard(Tracker[Any]):
-    """Event files in ``tensorboard/`` inside the run folder; ``tensorboard --logdir runs`` shows them."""
+    """Writes event files to ``tensorboard/`` in the run folder; ``tensorboard --logdir runs`` shows them."""
 
     package = "torch.utils.tensorboard"
 
@@ -97,7 +100,7 @@ class TensorBoard(Tracker[Any]):
 
 
 class Mlflow(Tracker[str]):
-    """Runs of the MLflow experiment ``fedtaco`` in the store that MLFLOW_TRACKING_URI names."""
+    """Logs to the MLflow experiment ``fedtaco``, in the store that MLFLOW_TRACKING_URI names."""
 
     package = "mlflow"
 
@@ -106,14 +109,14 @@ class Mlflow(Tracker[str]):
 
     def open(self, config: ExperimentConfig, folder: Path) -> str:
         """Find the session of a resumed run by its folder, or open a new one."""
-        known = self.client.get_experiment_by_name("fedtaco")
-        home = known.experiment_id if known else self.client.create_experiment("fedtaco")
+        experiment = self.client.get_experiment_by_name("fedtaco")
+        experiment_id = experiment.experiment_id if experiment else self.client.create_experiment("fedtaco")
         tag = _folder_id(folder)
-        earlier = self.client.search_runs([home], f"tags.`fedtaco.folder` = '{tag}' and attributes.status = 'RUNNING'")
+        query = f"tags.`fedtaco.folder` = '{tag}' and attributes.status = 'RUNNING'"
+        earlier = self.client.search_runs([experiment_id], query)
         if earlier:
             return str(earlier[0].info.run_id)
-        name = _run_name(config)
-        run = self.client.create_run(home, run_name=name, tags={"fedtaco.folder": tag})
+        run = self.client.create_run(experiment_id, run_name=_run_name(config), tags={"fedtaco.folder": tag})
         for setting, value in to_stored(config).items():
             self.client.log_param(run.info.run_id, setting, value)
         return str(run.info.run_id)
@@ -127,12 +130,12 @@ class Mlflow(Tracker[str]):
 
 
 class WeightsAndBiases(Tracker[Any]):
-    """Runs of the project ``fedtaco``; WANDB_MODE=offline keeps them on this machine."""
+    """Logs to the project ``fedtaco``; WANDB_MODE=offline keeps the runs on this machine."""
 
     package = "wandb"
 
     def connect(self) -> None:
-        """Ask for a missing key now, not during training."""
+        """Log in, so that a missing API key is noticed now and not during training."""
         self.library.login()
 
     def open(self, config: ExperimentConfig, folder: Path) -> Any:
@@ -157,7 +160,13 @@ TRACKERS: dict[str, type[Tracker[Any]]] = {"tensorboard": TensorBoard, "mlflow":
 
 
 def build_trackers(names: Sequence[str]) -> list[Callback]:
-    """Return trackers by name."""
+    """Return trackers by name.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such tracker, its package is not installed, or it cannot connect.
+    """
     for name in names:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
@@ -169,12 +178,12 @@ def _run_name(config: ExperimentConfig) -> str:
 
 
 def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
-    """Return the entries that can be drawn over rounds."""
+    """Return the numeric entries of a record, without the number of the round."""
     return {name: value for name, value in fields.items() if isinstance(value, int | float) and name != "round"}
 
 
 def _folder_id(folder: Path) -> str:
     """Return an identifier that stays the same when a run is resumed and changes when it is replaced."""
-    first = folder / "partition.npz"
-    begun = first.stat().st_mtime_ns if first.exists() else time_ns()
-    return hashlib.sha256(f"{folder.absolute()} {begun}".encode()).hexdigest()[:16]
+    partition = folder / "partition.npz"
+    created = partition.stat().st_mtime_ns if partition.exists() else time_ns()
+    return hashlib.sha256(f"{folder.absolute()} {created}".encode()).hexdigest()[:16]

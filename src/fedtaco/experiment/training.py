@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Samples, as_samples
 from fedtaco.errors import InvalidInput, RunStopped
-from fedtaco.experiment.prepared import prepare_simulator
+from fedtaco.experiment.prepared_run import prepare_simulator
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import Loss
 from fedtaco.records import PartitionRecord, RoundRecord
@@ -46,12 +46,12 @@ def train(
     rounds
         Communication rounds, T.
     local_steps
-        Steps per round, K; or a list with one number per client, whose largest is then K where a
-        formula names it (TACO's γ).
+        Local steps per client and round, K; or one number for each client, the largest of which stands for K
+        in formulas such as TACO's γ = 1/K.
     loss
         The mean loss of a batch, from predictions and targets.
     workers
-        Number of processes of the engines ``pool`` and ``batched``; one per core by default.
+        Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
     on_round
         Called with the record of each finished round.
     **settings
@@ -68,7 +68,7 @@ def train(
     InvalidInput
         If a setting is not valid, or the model does not fit the samples.
     RunStopped
-        If the run diverges; ``history`` of the error has the rounds before.
+        If the run diverges or every client is expelled; the error's ``history`` contains the finished rounds.
 
     Examples
     --------

@@ -1,5 +1,6 @@
-"""The client's half: one call inside the user's own ``@app.train()``."""
+"""The client side: :func:`train`, which a client app calls in its ``@app.train()``."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message
@@ -7,37 +8,51 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.client import ClientConfig, ClientRunner, dry_run
 from fedtaco.cohort import ClientJob, Instructions
 from fedtaco.data import as_samples
 from fedtaco.device import choose_device, deterministic_torch
 from fedtaco.errors import InvalidInput
+from fedtaco.files import reason_of
+from fedtaco.flower.arrays import check_dtypes
 from fedtaco.flower.memory_store import open_store
-from fedtaco.flower.wire import NodeInstructions, ReplyHeader, read_instructions, reply_records
-from fedtaco.methods import METHODS
+from fedtaco.flower.wire import NodeInstructions, ReplyHeader, invalid_message, read_instructions, reply_records
+from fedtaco.methods import METHODS, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss
+from fedtaco.parameters import domains
 
 
 def train(
-    model: nn.Module, data: Any, msg: Message, context: Context, *, loss: Loss = cross_entropy, device: str = "cpu"
+    model: nn.Module,
+    data: Any,
+    msg: Message,
+    context: Context,
+    *,
+    loss: Loss = cross_entropy,
+    device: str = "cpu",
+    allow_methods: Sequence[str] = (),
 ) -> Message:
-    """Do what :class:`FedStrategy` asks of this node, and return the reply.
+    """Run this node's part of a round of :class:`FedStrategy`, and return the reply.
 
     Parameters
     ----------
     model
-        The module that is trained. The server sends its weights, so that its own do not matter. Frozen parameters
-        are not sent: they must equal those of the server's model, which is checked.
+        The module to train. Its trainable parameters are replaced by those that the server sends. Frozen
+        parameters are not sent: they must equal those of the server's model, which is checked.
     data
-        This node's samples: a pair ``(x, y)`` of tensors, a ``Dataset``, or a ``DataLoader``, of which the dataset
-        is used: steps and batches are those that the strategy asks for.
+        This node's samples: a pair ``(x, y)`` of tensors, a ``Dataset``, or a ``DataLoader``. Of a
+        ``DataLoader``, only the dataset is used: the strategy sets the number of steps and the batch size.
     msg, context
-        As Flower gives them to ``@app.train()``. What the method remembers is kept in the context, or, if
-        the node is configured with ``memory-dir``, in that folder.
+        As Flower passes them to ``@app.train()``. The method's client memory is stored in the context, or in the
+        folder ``memory-dir`` if the node is configured with one.
     loss
-        The mean loss of a batch, from predictions and targets.
+        Returns the mean loss of a batch from predictions and targets.
     device
-        Where the model computes: ``cpu``, ``cuda``, ``mps`` or ``auto``.
+        The device to train on: ``cpu``, ``cuda``, ``mps`` or ``auto``.
+    allow_methods
+        Methods of your own that the server may ask for, as ``["package.module:Class"]``; this node imports them, and
+        their ``cost`` limits how many vectors and scalars it receives. Without it, only the methods of fedtaco are
+        possible, and nothing is imported.
 
     Returns
     -------
@@ -47,7 +62,8 @@ def train(
     Raises
     ------
     InvalidInput
-        If the message is not from FedStrategy, or the model is not the server's.
+        If the message is not from FedStrategy or not valid, its method is not allowed, the model differs from the
+        server's, or there are no samples.
 
     Examples
     --------
@@ -59,41 +75,52 @@ def train(
     """
     config = msg.content.get("config")
     node = NodeInstructions.from_config(config if isinstance(config, ConfigRecord) else {})
-    instructions = read_instructions(node, msg.content)
+    method, constants = _create_method(node, allow_methods), node.constants
     flat = FlatModel(model, choose_device(device))
-    _check_fit(flat, instructions, node)
+    check_dtypes(flat.module)
+    instructions = read_instructions(node, msg.content, flat, method.cost)
+    if flat.frozen_fingerprint() != node.frozen:
+        raise InvalidInput(
+            "The frozen parameters of this node's model differ from those of the server's; load the same weights into "
+            "both models (initial_arrays on the server)."
+        )
     samples = as_samples(data.dataset if isinstance(data, DataLoader) else data)
     if len(samples) == 0:
         raise InvalidInput("This node has no samples; give it some, or do not let it take part.")
-    method, constants = METHODS.create(node.method, node.parameter), node.constants
-    client_config = ClientConfig(constants, node.setting["batch_size"], loss, node.setting["seed"])
+    client_config = ClientConfig(constants, node.settings["batch_size"], loss, node.settings["seed"])
     runner = ClientRunner(flat, [samples] * constants.clients, client_config)
     store = open_store(context, node)
     fresh = method.client_memory(instructions.broadcast.start, constants)
-    remembered = store.get(node.memory_round) if fresh and node.memory_round else None
-    job = ClientJob(0, node.client, constants.local_steps, remembered or fresh)
+    _require_content(method, instructions, node, fresh)
+    stored = store.get(node.memory_round, like=fresh) if fresh and node.memory_round else None
+    job = ClientJob(0, node.client, constants.local_steps, stored or fresh)
     with deterministic_torch():
         runner.warm_up()
         result = runner.run(method, instructions, job)
     if node.phase == "train" and result.memory:
-        store.put(node.round, result.memory, beside=node.memory_round)
-    lost = bool(fresh and node.memory_round and remembered is None)
+        store.put(node.round, result.memory, keep=node.memory_round)
+    lost = bool(fresh and node.memory_round and stored is None)
     header = ReplyHeader(node.phase, node.round, node.client, lost_memory=lost)
     return Message(reply_records(header, result, len(samples)), reply_to=msg)
 
 
-def _check_fit(model: FlatModel, instructions: Instructions, node: NodeInstructions) -> None:
-    for what, own, sent in (
-        ("trainable parameters", model.vector, instructions.broadcast.start),
-        ("buffers", model.buffers, instructions.buffers),
-    ):
-        if own.shape != sent.shape or own.dtype != sent.dtype:
-            raise InvalidInput(
-                f"The model of this node has {own.numel():,} numbers ({own.dtype}) in its {what}, the server's has "
-                f"{sent.numel():,} ({sent.dtype}); give FedStrategy and train the same model."
-            )
-    if model.frozen_fingerprint() != node.frozen:
+def _create_method(node: NodeInstructions, allow_methods: Sequence[str]) -> Method:
+    """Return the method that the server asks for; raise InvalidInput if it is not allowed or has other parameters."""
+    if node.method not in METHODS and node.method not in tuple(allow_methods):
         raise InvalidInput(
-            "The frozen parameters of this node's model are not those of the server's; load the same weights into the "
-            "models of both (initial_arrays on the server)."
+            f"The server asks for the method '{node.method}', which is not one of fedtaco's. If it is your own, allow "
+            "it in the client app: fedtaco.flower.train(..., allow_methods=['package.module:Class'])."
         )
+    method_class = METHODS.find(node.method)
+    known = {f"{method_class.name}.{name}" for name in domains(method_class)}
+    if foreign := sorted(set(node.parameters) - known):
+        raise invalid_message(f"{method_class.name} has no parameter '{foreign[0]}'")
+    return METHODS.create(node.method, node.parameters)
+
+
+def _require_content(method: Method, instructions: Instructions, node: NodeInstructions, memory: NamedTensors) -> None:
+    """Raise InvalidInput if the message does not contain all vectors and scalars that the method uses."""
+    try:
+        dry_run(method, instructions, node.constants, memory)
+    except Exception as error:
+        raise invalid_message(f"it does not contain what {method.name} needs: {reason_of(error)}") from error

@@ -1,4 +1,4 @@
-"""A run on Flower's nodes: its state between rounds, its nodes, and its records."""
+"""A run on Flower: its state, its nodes and its records."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ from fedtaco.flower.open_round import OpenRound
 from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.runs.recorder import Recorder
-from fedtaco.server import RunState, Server
+from fedtaco.server import FinishedRound, Measure, RunState, Server
 
 LOG_EVERY = 10.0
-"""Seconds between two log lines while nodes are awaited."""
+"""Seconds between two log lines while the server waits for nodes."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NodePolicy:
     """What a run requires of its nodes."""
 
     method: str
-    """The method as nodes find it: a name, or ``package.module:Class``."""
+    """The name by which nodes find the method, or ``package.module:Class``."""
     min_train_nodes: int
     min_available_nodes: int
     weighted_by_key: str | None
@@ -39,7 +39,7 @@ class NodePolicy:
 
 @dataclass
 class Deployment:
-    """A run between two rounds, or in one."""
+    """A run on Flower, with everything that outlives a round."""
 
     policy: NodePolicy
     settings: Mapping[str, Any]
@@ -51,39 +51,42 @@ class Deployment:
     state: RunState
     nodes: NodeRegistry
     _templates: dict[Phase, NamedTensors] = field(default_factory=dict)
-    _turned_away: set[int] = field(default_factory=set)
+    _rejected: set[int] = field(default_factory=set)
 
     @property
     def run(self) -> str:
-        """Identifies the run, also after a resume."""
+        """Identifier of the run, which a resume does not change."""
         return str(self.recorder.ran_by["run"])
 
     def open_round(self) -> OpenRound:
-        """Choose the cohort of the next round, once enough nodes are connected."""
+        """Wait until enough nodes are connected, and open the next round with a cohort of them."""
         return OpenRound(self, self._await_cohort().tolist())
 
-    def close_round(self, opened: OpenRound, accuracy: float | None, loss: float | None) -> None:
-        """Record a round that was concluded, and write a checkpoint."""
+    def close_round(self, opened: OpenRound, measure: Measure) -> FinishedRound:
+        """Evaluate and record a round whose replies were aggregated, and write a checkpoint."""
+        finished = opened.settle(measure)
+        self.state = finished.state
         self.recorder.extra = self.nodes.to_arrays()
-        self.recorder.add(opened.finish(accuracy, loss))
+        self.recorder.add(finished)
+        return finished
 
     def finish(self, stopped: RunStopped | None) -> None:
-        """Write the model of the last recorded round, and how the run ended."""
-        engine = f"flower, on {self.nodes.places} nodes"
+        """Write the model of the last recorded round and the summary; ``stopped`` is the error that ended the run."""
+        engine = f"flower, on {self.nodes.capacity} nodes"
         notes: dict[str, Any] = {"engine": engine, "partition_notes": [], "nodes": self.nodes.nodes}
         self.recorder.finish(self.server.method, self.model, stopped, **notes)
 
     def message(self, content: RecordDict, client: int, kind: str, number: int) -> Message:
-        """Return a message of a round to a client, which expires when its reply is no longer awaited."""
+        """Return a message to a client; it expires when the server no longer waits for the reply."""
         return Message(content, self.nodes.nodes[client], kind, ttl=self.exchange.timeout, group_id=str(number))
 
     def arrays(self) -> ArrayRecord:
-        """Return the global model as Flower's users know it."""
+        """Return the state dict of the global model as a record."""
         return ArrayRecord(self.model.to_module(self.state.server.weights, self.state.buffers).state_dict())
 
     def present_clients(self, grid: Grid) -> list[int]:
         """Return the clients that are connected and not expelled."""
-        present = self.nodes.connected_mask(grid.get_node_ids()) & ~self.state.trust["expelled"]
+        present = self.nodes.connected_mask(grid.get_node_ids()) & ~self.state.detector_memory["expelled"]
         return torch.nonzero(present).flatten().tolist()
 
     def upload_template(self, instructions: Instructions) -> NamedTensors:
@@ -98,25 +101,46 @@ class Deployment:
         return self._templates[instructions.phase]
 
     def _await_cohort(self) -> Tensor:
+        """Wait until enough nodes are connected, and return the cohort of the next round."""
         chosen = torch.empty(0)
 
         def enough(connected: list[int]) -> bool:
             nonlocal chosen
-            for node in set(self.nodes.admit(connected)) - self._turned_away:
-                self._turned_away.add(node)
-                log.warning("Node %d takes no part: the run is for %d clients (clients=).", node, self.nodes.places)
-            here, stays = self.nodes.connected_mask(connected), ~self.state.trust["expelled"]
-            chosen = self.server.choose_cohort(self.state, here)
-            wanted = min(self.policy.min_train_nodes, int(stays.sum()))
-            needed = min(self.policy.min_available_nodes, int(stays.sum()))
-            return int((here & stays).sum()) >= needed and len(chosen) >= wanted
+            for node in set(self.nodes.admit(connected)) - self._rejected:
+                self._rejected.add(node)
+                log.warning("Node %d takes no part: the run is for %d clients (clients=).", node, self.nodes.capacity)
+            present, members = self.nodes.connected_mask(connected), ~self.state.detector_memory["expelled"]
+            chosen = self.server.choose_cohort(self.state, present)
+            min_chosen = min(self.policy.min_train_nodes, int(members.sum()))
+            min_present = min(self.policy.min_available_nodes, int(members.sum()))
+            return int((present & members).sum()) >= min_present and len(chosen) >= min_chosen
 
         wait_for_nodes(self.exchange, enough, self.policy.min_available_nodes)
         return chosen
 
 
 def wait_for_nodes(exchange: Exchange, enough: Callable[[list[int]], bool], wanted: int) -> list[int]:
-    """Wait until enough nodes are connected, with a log line now and then; return them."""
+    """Wait until enough nodes are connected, and return them.
+
+    Parameters
+    ----------
+    exchange
+        The connection to the nodes; its timeout limits the wait.
+    enough
+        Returns whether these nodes are enough.
+    wanted
+        The number of nodes that messages state as required.
+
+    Returns
+    -------
+    list of int
+        The connected nodes.
+
+    Raises
+    ------
+    RunStopped
+        If the time is up.
+    """
     deadline, next_log = monotonic() + exchange.timeout, 0.0
     while True:
         connected = sorted(exchange.grid.get_node_ids())
@@ -124,9 +148,9 @@ def wait_for_nodes(exchange: Exchange, enough: Callable[[list[int]], bool], want
             return connected
         if monotonic() > deadline:
             raise RunStopped(
-                f"Only {len(connected)} nodes were connected after {exchange.timeout:g} seconds, or nodes that have no "
-                f"part in this run; {wanted} are wanted (min_available_nodes). With a checkpoint, the same run "
-                "continues where it stopped."
+                f"Only {len(connected)} nodes were connected after {exchange.timeout:g} seconds, some of which may not "
+                f"belong to this run; {wanted} are wanted (min_available_nodes). With a checkpoint, start the run "
+                "again to continue it."
             )
         if monotonic() >= next_log:
             log.info("Waiting for nodes: %d connected, %d wanted.", len(connected), wanted)

@@ -1,4 +1,4 @@
-"""Sends messages and yields replies one at a time, so that the server need not hold all of them at once."""
+"""Exchange of messages with nodes: replies are read one at a time, so that they are never all in memory."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,20 +11,28 @@ from flwr.serverapp import Grid
 from fedtaco.flower.log import log
 
 GROUP_SIZE = 8
-"""Number of messages that are sent, or replies that are pulled, at once."""
+"""Number of messages that are sent at once, and of replies that are pulled at once."""
 PAUSE = 0.5
 """Seconds between two attempts to pull replies."""
 MAX_TRIES = 3
-"""How often a reply is pulled that Flower fails to deliver."""
+"""Number of attempts to pull a reply before it is treated as unreadable."""
 UNREADABLE = 0
-"""Flower's code of an unknown error."""
+"""Flower's code for an unknown error."""
 
 
 Item = TypeVar("Item")
 
 
 class Exchange:
-    """Sends messages, yields replies as they arrive, and knows which node each one is from."""
+    """Sends messages to nodes, yields replies as they arrive, and knows which node each reply is from.
+
+    Parameters
+    ----------
+    grid
+        Flower's connection to the nodes.
+    timeout
+        Maximum number of seconds to wait for nodes, and for the replies to a set of messages.
+    """
 
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.grid, self.timeout = grid, timeout
@@ -32,12 +40,12 @@ class Exchange:
         self.failures: Counter[str] = Counter()
 
     def node_of(self, reply: Message) -> int:
-        """Return the node that was asked; an error that Flower itself reports does not name its node."""
+        """Return the node that a reply is from; if Flower reports an error, the reply itself does not name the node."""
         asked = self.asked.get(reply.metadata.reply_to_message_id)
         return reply.metadata.src_node_id if asked is None else asked.metadata.dst_node_id
 
     def replies(self, messages: Sequence[Message]) -> Iterator[Message]:
-        """Send messages, and yield replies until all have arrived or the time is up."""
+        """Send messages, and yield their replies until all have arrived or the time is up."""
         self.asked = {}
         self.failures.clear()
         for group in _groups(messages):

@@ -1,22 +1,22 @@
-"""The memory of a node between rounds: in Flower's context, or in a folder of its own that outlives the run.
+"""A node's memory between rounds, stored in Flower's context or in a folder.
 
-Two memories are kept: that of the last round whose reply the server used, and that of the last round
-answered. The server says which of them holds, since a reply may be lost or dropped.
+Two memories are stored: the one after the last round whose reply the server used, and the one after the last
+round that the node answered. The server states which of them is valid, since a reply may be lost or dropped.
 """
 
-import re
 from pathlib import Path
 
-from flwr.app import ArrayRecord, Context, RecordDict
+from flwr.app import Context, RecordDict
 from safetensors.torch import load_file, save_file
 
 from fedtaco.errors import InvalidInput
-from fedtaco.flower.wire import NodeInstructions, read_tensors, to_record
+from fedtaco.files import reading, replacing, writing_run
+from fedtaco.flower.arrays import read_tensors, to_record
+from fedtaco.flower.wire import NodeInstructions
 from fedtaco.methods import NamedTensors
-from fedtaco.records.files import replacing, writing_run
 
 FOLDER_KEY = "memory-dir"
-"""The key of the node's own configuration that names the folder."""
+"""Key in the node's configuration that names the folder."""
 
 
 class ContextStore:
@@ -27,35 +27,34 @@ class ContextStore:
     def __init__(self, state: RecordDict) -> None:
         self.state = state
 
-    def get(self, round_number: int) -> NamedTensors | None:
-        """Return the memory after a round, or ``None``."""
-        return read_tensors(self.state, f"{self.prefix}{round_number}") or None
+    def get(self, round_number: int, like: NamedTensors) -> NamedTensors | None:
+        """Return the memory after a round, or ``None`` if it is not stored; ``like`` has its names and shapes."""
+        return _require_like(like, read_tensors(self.state, f"{self.prefix}{round_number}") or None)
 
-    def put(self, round_number: int, memory: NamedTensors, *, beside: int) -> None:
-        """Store a new memory and keep the one of round ``beside``; remove all others."""
-        kept = {f"{self.prefix}{beside}", f"{self.prefix}{round_number}"}
+    def put(self, round_number: int, memory: NamedTensors, *, keep: int) -> None:
+        """Store the memory after a round, keep that of the round ``keep``, and remove all others."""
+        kept = {f"{self.prefix}{keep}", f"{self.prefix}{round_number}"}
         for name in [name for name in self.state if name.startswith(self.prefix) and name not in kept]:
             del self.state[name]
-        record: ArrayRecord = to_record(memory)
-        self.state[f"{self.prefix}{round_number}"] = record
+        self.state[f"{self.prefix}{round_number}"] = to_record(memory)
 
 
 class FolderStore:
-    """Stores memories as files in a folder, one folder per run and client."""
+    """Stores memories as files in a folder of this run and client."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, round_number: int) -> NamedTensors | None:
-        path = self._path(round_number)
-        return load_file(path) if path.is_file() else None
+    def get(self, round_number: int, like: NamedTensors) -> NamedTensors | None:
+        with reading(self._path(round_number)) as path:
+            return _require_like(like, load_file(path) if path.is_file() else None)
 
-    def put(self, round_number: int, memory: NamedTensors, *, beside: int) -> None:
+    def put(self, round_number: int, memory: NamedTensors, *, keep: int) -> None:
         with writing_run(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(self._path(round_number)) as temporary:
                 save_file({name: tensor.contiguous() for name, tensor in memory.items()}, temporary)
-            kept = {self._path(beside), self._path(round_number)}
+            kept = {self._path(keep), self._path(round_number)}
             for path in self.folder.glob("*.safetensors"):
                 if path not in kept:
                     path.unlink()
@@ -72,6 +71,17 @@ def open_store(context: Context, instructions: NodeInstructions) -> MemoryStore:
     folder = context.node_config.get(FOLDER_KEY)
     if folder is None:
         return ContextStore(context.state)
-    if not re.fullmatch(r"[0-9a-f]+", instructions.run):
-        raise InvalidInput(f"The server names its run '{instructions.run}'; it must be hexadecimal.")
     return FolderStore(Path(str(folder)) / f"{instructions.run}-{instructions.client}")
+
+
+def _require_like(like: NamedTensors, found: NamedTensors | None) -> NamedTensors | None:
+    """Return a stored memory; raise InvalidInput if it does not have the names and shapes of ``like``."""
+    if found is None or _shapes(found) == _shapes(like):
+        return found
+    raise InvalidInput(
+        "The memory that this node has stored for the run is of another method or model; start a new run."
+    )
+
+
+def _shapes(named: NamedTensors) -> dict[str, object]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in named.items()}

@@ -1,4 +1,4 @@
-"""Which node is which client: each node gets a client number when it is first seen."""
+"""The client numbers of nodes: each node gets one when it first connects."""
 
 from __future__ import annotations
 
@@ -8,48 +8,71 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedtaco.errors import InvalidInput
 from fedtaco.records import Arrays
 
 
 class NodeRegistry:
-    """The nodes of a run, and the last round in which each one's reply was used (0 for none)."""
+    """The nodes of a run, in the order of their client numbers.
 
-    def __init__(self, places: int, nodes: Sequence[int] = (), last_used: Sequence[int] = ()) -> None:
-        self.places, self.nodes = places, list(nodes)
-        self.last_used = [*last_used, *[0] * (places - len(last_used))]
+    Parameters
+    ----------
+    capacity
+        Number of clients in the run.
+    nodes
+        The nodes that already have a client number.
+    last_used
+        For each client, the last round whose reply was used; 0 if there is none.
+    """
+
+    def __init__(self, capacity: int, nodes: Sequence[int] = (), last_used: Sequence[int] = ()) -> None:
+        self.capacity, self.nodes = capacity, list(nodes)
+        self.last_used = [*last_used, *[0] * (capacity - len(last_used))]
 
     def admit(self, connected: Iterable[int]) -> list[int]:
-        """Give a number to each new node while there are places; return the nodes without one."""
+        """Give client numbers to new nodes as long as there are free ones; return the nodes that got none."""
         new = sorted(set(connected) - set(self.nodes))
-        free = self.places - len(self.nodes)
+        free = self.capacity - len(self.nodes)
         self.nodes += new[:free]
         return new[free:]
 
     def connected_mask(self, connected: Iterable[int]) -> Tensor:
-        """Return a mask of the clients that are connected."""
+        """Return a mask of the clients whose nodes are in ``connected``."""
         present = set(connected)
-        mask = torch.zeros(self.places, dtype=torch.bool)
+        mask = torch.zeros(self.capacity, dtype=torch.bool)
         mask[: len(self.nodes)] = torch.tensor([node in present for node in self.nodes], dtype=torch.bool)
         return mask
 
     def client_of(self, node: int) -> int | None:
-        """Return the client number of a node, or ``None``."""
+        """Return the client number of a node, or ``None`` if it has none."""
         return self.nodes.index(node) if node in self.nodes else None
 
     def name(self, client: int) -> str:
-        """Name a client for log lines."""
+        """Return how log lines name a client."""
         return f"node {self.nodes[client]} (client {client})"
 
     def to_arrays(self) -> Arrays:
-        """Return the registry as arrays of a checkpoint."""
+        """Return the registry as arrays for a checkpoint."""
         return {
             "flower/nodes": np.array(self.nodes, dtype=np.uint64),
             "flower/last_used": np.array(self.last_used, dtype=np.int64),
         }
 
     @classmethod
-    def from_arrays(cls, places: int, stored: Arrays) -> NodeRegistry:
-        """Return the registry in a checkpoint, or a new one if there is none."""
+    def from_arrays(cls, capacity: int, stored: Arrays) -> NodeRegistry:
+        """Return the registry from the arrays of a checkpoint, or a new one if there are none.
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays are not those that :meth:`to_arrays` returns.
+        """
         if not stored:
-            return cls(places)
-        return cls(places, stored["flower/nodes"].tolist(), stored["flower/last_used"].tolist())
+            return cls(capacity)
+        none = np.empty(0)
+        nodes, last_used = stored.get("flower/nodes", none), stored.get("flower/last_used", none)
+        is_valid = nodes.ndim == 1 and len(nodes) <= capacity and last_used.shape == (capacity,)
+        is_valid = is_valid and nodes.dtype == np.uint64 and len(np.unique(nodes)) == len(nodes)
+        if not (is_valid and last_used.dtype == np.int64 and (last_used >= 0).all()):
+            raise InvalidInput("The checkpoint does not say which node is which client; use a new checkpoint folder.")
+        return cls(capacity, nodes.tolist(), last_used.tolist())

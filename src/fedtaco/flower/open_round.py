@@ -1,4 +1,4 @@
-"""One round in progress: whom it asks, what it sends, and what becomes of the replies."""
+"""One round in progress: its cohort, its messages, and the aggregation of its replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fedtaco.flower.log import log
 from fedtaco.flower.replies import NO_HEADER, NOT_LOADED, RAISED, ReplyCollector
 from fedtaco.flower.wire import NodeInstructions, broadcast_records
 from fedtaco.methods import NamedTensors
-from fedtaco.server import FinishedRound, RoundOutcome
+from fedtaco.records import Decision
+from fedtaco.server import FinishedRound, Measure, RoundOutcome
 
 if TYPE_CHECKING:
     from fedtaco.flower.deployment import Deployment
@@ -31,10 +32,14 @@ class OpenRound:
         self.started = perf_counter()
         self._collector: ReplyCollector | None = None
         self._unanswered: CohortResults | None = None
-        """The results of a survey without any usable reply."""
+        """The results of the survey phase if it had no usable reply."""
+        self._survey_decisions: list[Decision] = []
 
     def train_messages(self, config: ConfigRecord) -> list[Message]:
-        """Return one message per node; none if the survey of a method with two phases was not answered."""
+        """Return one message per node; run the survey phase first if the method has one.
+
+        If the survey has no usable reply, there are no messages.
+        """
         if self.server.method.surveys and not self._survey(config):
             return []
         return self._messages(self.server.train_instructions(self.state, torch.tensor(self.cohort)), config)
@@ -51,36 +56,57 @@ class OpenRound:
             log.warning("Round %d: the reply of %s is dropped: %s.", self.number, self.nodes.name(client), reason)
 
     def conclude(self) -> MetricRecord | None:
-        """Aggregate what was collected; a round without a usable reply changes nothing."""
+        """Aggregate the collected replies, and return their mean metrics.
+
+        If no reply can be used, the model does not change, and ``None`` is returned.
+        """
         results = self._unanswered or self._results()
         if self._collector is None or not len(results.clients):
             self.outcome = self.server.skip_round(self.state, results)
             log.warning("Round %d: no reply could be used; the model stays as it was.", self.number)
             return None
-        metrics = self._collector.mean_metrics(results)
+        metrics, problems = self._collector.mean_metrics(results)
+        for client, complaints in problems.items():
+            log.warning("Round %d: of %s, %s.", self.number, self.nodes.name(client), "; ".join(complaints))
         instructions = self._collector.instructions
         with deterministic_torch():
-            results.memories = self._mirrored_memories(instructions, results, self._collector.lost_memory)
-            self.outcome = self.server.conclude(self.state, instructions, results)
-        if not torch.isfinite(self.outcome.state.server.weights).all():
-            raise self.server.diverged(self.number, "the global model is not finite")
-        for client in results.clients.tolist():
-            self.nodes.last_used[client] = self.number
-        self._log_decisions(self.outcome)
+            lost = self._collector.lost_memory
+            self.outcome = self.server.conclude(
+                self.state,
+                instructions,
+                results,
+                self._survey_decisions,
+                lambda screened: self._mirrored_memories(instructions, screened, lost),
+            )
         return metrics
 
-    def finish(self, accuracy: float | None, loss: float | None) -> FinishedRound:
-        """Return the round's records."""
-        return self.outcome.finish(perf_counter() - self.started, accuracy=accuracy, loss=loss)
+    def settle(self, measure: Measure) -> FinishedRound:
+        """Evaluate the round, repeat it once if it broke the model, and return its records.
+
+        Raises
+        ------
+        RunStopped
+            If the model or its loss is not finite.
+        """
+        if self._collector is None:
+            metrics = measure(self.outcome.state)
+        else:
+            instructions = self._collector.instructions
+            self.outcome, metrics = self.server.settle(self.state, instructions, self.outcome, measure)
+        for client in self.outcome.results.clients.tolist():
+            self.nodes.last_used[client] = self.number
+        self._log_decisions(self.outcome)
+        return self.outcome.finish(perf_counter() - self.started, **metrics)
 
     def describe(self) -> str:
-        """Say how the round went, in a few words."""
+        """Return how many replies were used and dropped, for the log."""
         used, dropped = len(self.outcome.results.clients), len(self.outcome.results.dropped)
         return f"{used} replies used, {dropped} dropped" if dropped else f"{used} replies used"
 
     def _survey(self, config: ConfigRecord) -> bool:
-        """Run the first phase of a method that has two; return whether any reply could be used."""
-        messages = self._messages(self.server.survey_instructions(self.state), config)
+        """Run the survey phase; return whether any reply could be used."""
+        instructions = self.server.survey_instructions(self.state)
+        messages = self._messages(instructions, config)
         for reply in self.deployment.exchange.replies(messages):
             self.take(reply)
         results, self._collector = self._results(), None
@@ -88,15 +114,19 @@ class OpenRound:
             self._unanswered = results
             return False
         with deterministic_torch():
-            self.state = self.server.absorb(self.state, results)
+            self.state, self._survey_decisions = self.server.absorb(self.state, instructions, results)
+        if not len(results.clients):
+            self._unanswered = results
+            return False
         return True
 
     def _messages(self, instructions: Instructions, config: ConfigRecord) -> list[Message]:
-        """Return one message per node: the same vectors, and the node's own scalars."""
+        """Return one message per node, with shared vectors and its own scalars, and prepare to collect the replies."""
         deployment, method = self.deployment, self.server.method
         template, key = deployment.upload_template(instructions), deployment.policy.weighted_by_key
         steps = self.server.constants.local_steps
-        self._collector = ReplyCollector(method, instructions, self.cohort, template, steps, key)
+        lowest = deployment.model.min_buffers
+        self._collector = ReplyCollector(method, instructions, self.cohort, template, lowest, steps, key)
         vectors, frozen = broadcast_records(instructions), deployment.model.frozen_fingerprint()
         messages = []
         for row, client in enumerate(self.cohort):
@@ -108,16 +138,16 @@ class OpenRound:
                 memory_round=self.nodes.last_used[client],
                 method=deployment.policy.method,
                 frozen=frozen,
-                setting=deployment.settings,
-                parameter=method.parameters(),
-                scalar={name: float(column[row]) for name, column in instructions.broadcast.scalars.items()},
+                settings=deployment.settings,
+                parameters=method.parameters(),
+                scalars={name: float(column[row]) for name, column in instructions.broadcast.scalars.items()},
             )
             content = RecordDict({**vectors, "config": ConfigRecord({**config, **node.to_config()})})
             messages.append(deployment.message(content, client, MessageType.TRAIN, instructions.round))
         return messages
 
     def _results(self) -> CohortResults:
-        """Close the collector and log what was dropped without a log line so far."""
+        """Return the results of the cohort; log clients without a reply, outliers, and nodes that lost their memory."""
         assert self._collector is not None
         collector, timeout = self._collector, self.deployment.exchange.timeout
         results = collector.results(f"no reply came within {timeout:g} seconds")
@@ -132,38 +162,42 @@ class OpenRound:
                 self.nodes.name(client),
                 self.nodes.last_used[client],
             )
-        self._require_client_half(results)
+        self._require_fedtaco_clients(results)
         return results
 
-    def _require_client_half(self, results: CohortResults) -> None:
-        """Stop a run whose client apps never answered as they must."""
+    def _require_fedtaco_clients(self, results: CohortResults) -> None:
+        """Raise RunStopped if no client app seems to use :func:`fedtaco.flower.train`; one node cannot cause it."""
         if len(results.clients) or any(self.nodes.last_used):
             return
-        foreign = [reason for reason in results.dropped.values() if reason.startswith((NO_HEADER, RAISED, NOT_LOADED))]
-        if foreign:
+        reasons = [reason for reason in results.dropped.values() if reason.startswith((NO_HEADER, RAISED, NOT_LOADED))]
+        is_everybody = len(reasons) == len(self.cohort) and (len(reasons) > 1 or self.nodes.capacity == 1)
+        if is_everybody:
             raise RunStopped(
-                f"Round {self.number} of {self.server.method.name}: no node answered as fedtaco's client "
-                f"half does ({foreign[0]}). In the client app, let @app.train() return "
+                f"Round {self.number} of {self.server.method.name}: no node sent a reply of fedtaco.flower.train "
+                f"({reasons[0]}). In the client app, @app.train() must return "
                 "fedtaco.flower.train(model, data, msg, context)."
             )
 
     def _mirrored_memories(
         self, instructions: Instructions, results: CohortResults, lost: list[int]
     ) -> dict[int, NamedTensors]:
-        """Return what clients remember now, if the detector may expel one and the method would then need it."""
+        """Return the server's copies of the clients' new memories, which the method needs if a client is expelled.
+
+        Nothing is copied if the detector cannot expel clients or the method has no client memory.
+        """
         method = self.server.method
         fresh = method.client_memory(instructions.broadcast.start, self.server.constants)
         if not self.server.detector.is_active or not fresh:
             return {}
-        mirrored = {}
+        memories = {}
         for row, client in enumerate(results.clients.tolist()):
             before = fresh if client in lost else self.state.memories.get(client, fresh)
             upload = {name: matrix[row] for name, matrix in results.vectors.items()}
-            mirrored[client] = method.mirror(before, upload)
-        return mirrored
+            memories[client] = method.mirror(before, upload)
+        return memories
 
     def _log_decisions(self, outcome: RoundOutcome) -> None:
-        for one in outcome.decisions:
-            ending = "; it gets no more messages" if one.action == "expelled" else ""
-            name = self.nodes.name(one.client)
-            log.warning("Round %d: %s is %s: %s%s.", self.number, name, one.action, one.reason, ending)
+        for decision in outcome.decisions:
+            ending = "; it gets no more messages" if decision.action == "expelled" else ""
+            name = self.nodes.name(decision.client)
+            log.warning("Round %d: %s is %s: %s%s.", self.number, name, decision.action, decision.reason, ending)

@@ -1,66 +1,72 @@
-"""The server's half: a Flower strategy that runs any method."""
+"""The server side: a Flower strategy that runs any method."""
 
 import copy
-import math
 import secrets
 from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
 from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.flower.arrays import check_dtypes
 from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
+from fedtaco.flower.evaluation import average_evaluations, evaluation_messages, recorded_scores
 from fedtaco.flower.exchange import Exchange
 from fedtaco.flower.log import log
 from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
-from fedtaco.flower.replies import error_reason, mean_metrics, metric_shares, one_line
 from fedtaco.flower.settings import StrategySettings
-from fedtaco.flower.wire import OWN_KEYS, WIRE_SETTINGS, read_metrics, wire_key
+from fedtaco.flower.wire import OWN_KEYS, WIRE_SETTINGS
 from fedtaco.methods import METHODS, Constants, Method
 from fedtaco.models import FlatModel
-from fedtaco.randomness import generator
 from fedtaco.records import PartitionRecord, RunFolder
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
-from fedtaco.server import Server, cohort_size
+from fedtaco.server import RunState, Server, cohort_size
 from fedtaco.trust import DETECTORS, Detector
 from fedtaco.version import __version__
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+"""Evaluates the global model on the server, given the round and the model."""
 
 
 class FedStrategy(Strategy):
-    """Runs a method on Flower; the client apps answer with :func:`fedtaco.flower.train`.
+    """Runs a method on Flower. Client apps must reply with :func:`fedtaco.flower.train`.
 
     Parameters
     ----------
     method
-        A method, such as ``Taco(gamma=0.02)``, or a name.
+        A method, such as ``Taco(gamma=0.02)``, or its name.
     model
-        The module that is trained; the same as the client apps give to ``train``.
+        The module to train; client apps must pass the same one to ``fedtaco.flower.train``.
     local_steps
-        Steps of a node in a round, K.
+        Local steps of each node in a round, K.
     detector
-        ``off``, ``guard``, ``paper``, or a detector with its parameters. An expelled node gets no more messages.
+        ``norm``, ``guard``, ``paper``, ``off``, or a detector with its parameters. An expelled node gets no more
+        messages.
     checkpoint
-        A run folder. A run that the folder already holds continues after its last finished round;
-        ``fedtaco report`` shows it.
+        The run folder, which ``fedtaco report`` can show. If the folder already contains this run, the run
+        continues after its last finished round.
     **settings
         - ``batch_size``, ``local_lr``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
-        - ``fraction_train``, ``min_train_nodes``, ``min_available_nodes``: the fraction of the clients that is
-          asked in a round, the minimum number of them, and how many nodes must be connected.
-        - ``weighted_by_key``: the metric that weights a reply, such as ``"num-examples"``; all count alike by
-          default.
-        - ``fraction_evaluate``: the fraction of the connected nodes that evaluates the model after a round, in
-          its own ``@app.evaluate()``.
+        - ``fraction_train``, ``min_train_nodes``, ``min_available_nodes``: the fraction of the clients in a round,
+          the minimum number of clients in a round, and the number of nodes that must be connected.
+        - ``weighted_by_key``: the metric by which replies are weighted, such as ``"num-examples"``; all count alike
+          by default.
+        - ``fraction_evaluate``: the fraction of the connected nodes that evaluates the model after a round, in the
+          ``@app.evaluate()`` of the client app.
         - ``clients``: the number of nodes in the run; those connected at its start by default. Other nodes take
           no part.
-        - ``dataset``, ``target``: what the report calls the data, and the accuracy it counts rounds to.
+        - ``dataset``, ``target``: the name of the data in the report, and the accuracy for rounds-to-accuracy.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such method, detector or setting, or a value is not valid.
 
     Examples
     --------
@@ -76,10 +82,11 @@ class FedStrategy(Strategy):
         model: nn.Module,
         *,
         local_steps: int,
-        detector: Detector | str = "off",
+        detector: Detector | str = "norm",
         checkpoint: str | Path | None = None,
         **settings: Unpack[StrategySettings],
     ) -> None:
+        check_dtypes(FlatModel(model).module)
         self.method, self.model = METHODS.instance(method), model
         self.detector = DETECTORS.instance(detector)
         self.settings: dict[str, Any] = check_settings(StrategySettings, settings)
@@ -99,13 +106,13 @@ class FedStrategy(Strategy):
         self._round: OpenRound | None = None
 
     def summary(self) -> None:
-        """Log how the strategy will run."""
+        """Log the settings of the run."""
         policy, run = self.policy, self.run_settings
         key, cost = policy.weighted_by_key, self.method.cost
         lines = [
             f"Method: {self.method.name}, {self.method.summary}",
             f"Weighting: {'uniform, all replies count alike' if key is None else f'by {key}, as the nodes state it'}",
-            f"Local: {run['local_steps']} steps of {run['batch_size']} samples at a rate of {run['local_lr']}",
+            f"Local: {run['local_steps']} steps of {run['batch_size']} samples, learning rate {run['local_lr']}",
             f"Cohort: {run['participation']:g} of the clients, at least {policy.min_train_nodes}; "
             f"{policy.min_available_nodes} must be connected",
             f"On the wire: {cost.down} vectors and {cost.scalars_down} scalars down, {cost.up:g} vectors up",
@@ -126,12 +133,12 @@ class FedStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages of a round; they carry the strategy's own model, of which ``arrays`` is a view."""
-        taken = sorted(OWN_KEYS & set(config))
-        if taken:
+        """Return the messages of a round. They contain the strategy's own copy of the model; ``arrays`` is not read."""
+        reserved = sorted(OWN_KEYS & set(config))
+        if reserved:
             raise InvalidInput(
-                f"train_config sets '{taken[0]}', which FedStrategy itself sends to the nodes; rename it, or pass "
-                "it to FedStrategy if that is what is meant."
+                f"train_config sets '{reserved[0]}', a key that FedStrategy itself sends to the nodes; rename it, or "
+                "pass the value to FedStrategy."
             )
         self._round = self._running().open_round()
         return self._round.train_messages(config)
@@ -139,7 +146,7 @@ class FedStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Take the replies in, one at a time, and aggregate them."""
+        """Collect the replies, one at a time, and return the new global model and the mean metrics of the replies."""
         deployment, opened = self._running(), self._open_round()
         for reply in replies:
             opened.take(reply)
@@ -150,26 +157,13 @@ class FedStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return one message for each of the nodes that evaluate."""
-        deployment, fraction = self._running(), self.settings["fraction_evaluate"]
-        present = deployment.present_clients(grid) if fraction else []
-        if not present:
-            return []
-        shuffled = generator(self.settings["seed"], "evaluate", server_round).permutation(len(present))
-        chosen = sorted(shuffled[: cohort_size(fraction, len(present))].tolist())
-        content = RecordDict({"arrays": arrays, "config": ConfigRecord({**config, wire_key("round"): server_round})})
-        return [deployment.message(content, present[place], MessageType.EVALUATE, server_round) for place in chosen]
+        """Return one message for each node that evaluates the model."""
+        fraction = self.settings["fraction_evaluate"]
+        return evaluation_messages(self._running(), grid, arrays, config, fraction, server_round)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the mean of what the nodes measured."""
-        metrics = []
-        for reply in replies:
-            if reply.has_error():
-                node, reason = self._running().exchange.node_of(reply), one_line(error_reason(reply))
-                log.warning("Round %d: node %d did not evaluate: %s.", server_round, node, reason)
-            else:
-                metrics.append(read_metrics(reply.content))
-        return mean_metrics(metrics, metric_shares(metrics, self.policy.weighted_by_key)) if metrics else None
+        """Return the weighted means of the metrics that the nodes measured."""
+        return average_evaluations(self._running(), replies, server_round)
 
     def start(
         self,
@@ -183,8 +177,34 @@ class FedStrategy(Strategy):
     ) -> Result:
         """Run all rounds, or those that are left after the checkpoint.
 
-        Parameters are Flower's; ``timeout`` bounds each wait, for nodes and for replies. The ``accuracy`` and
-        ``loss`` of ``evaluate_fn``, or else of the nodes' own evaluation, are recorded.
+        Parameters
+        ----------
+        grid
+            Flower's connection to the nodes.
+        initial_arrays
+            The weights of the model before the first round.
+        num_rounds
+            Number of rounds, T.
+        timeout
+            Maximum number of seconds to wait for nodes to connect, and for the replies to a set of messages.
+        train_config, evaluate_config
+            Further entries of the ``config`` that nodes receive with messages to train and to evaluate.
+        evaluate_fn
+            Evaluates the global model on the server, before the first round and after each round. The run records
+            the ``accuracy`` and ``loss`` that it returns, or else those that the nodes measured.
+
+        Returns
+        -------
+        Result
+            The final model, and the metrics of the rounds that were run, as in Flower's own strategies.
+
+        Raises
+        ------
+        InvalidInput
+            If the weights do not fit the model, a setting is not valid, or ``train_config`` has a reserved key.
+        RunStopped
+            If the run cannot continue: it diverged, too few nodes are connected, or client apps do not use
+            :func:`fedtaco.flower.train`.
         """
         self.summary()
         model = FlatModel(_with_weights(self.model, initial_arrays))
@@ -195,7 +215,8 @@ class FedStrategy(Strategy):
         ran_by = {"engine": "flower", "reason": f"on {clients} nodes", "run": secrets.token_hex(8)}
         with recorder.claim(resume=True, overwrite=False):
             initial = server.initial_state(model.vector.clone(), model.buffers.clone())
-            state = recorder.begin(initial, ran_by, resume=True)
+            memory = self.method.client_memory(initial.server.weights, server.constants)
+            state = recorder.begin(initial, ran_by, resume=True, client_memory=memory)
             nodes = NodeRegistry.from_arrays(clients, recorder.extra)
             sent = {**self.run_settings, "clients": clients, "rounds": num_rounds}
             settings = {name: sent[name] for name in WIRE_SETTINGS}
@@ -204,7 +225,7 @@ class FedStrategy(Strategy):
             if run.state.round:
                 log.info("Continuing after round %d of %d.", run.state.round, num_rounds)
             elif evaluate_fn is not None:
-                _put(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
+                _store_metrics(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
             try:
                 for number in range(run.state.round + 1, num_rounds + 1):
                     self._run_round(number, result, train_config, evaluate_config, evaluate_fn)
@@ -225,33 +246,37 @@ class FedStrategy(Strategy):
         deployment = self._running()
         exchange, num_rounds = deployment.exchange, deployment.server.constants.rounds
         messages = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), exchange.grid))
-        log.info("Round %d of %d: %d nodes are asked.", number, num_rounds, len(messages))
-        arrays, metrics = self.aggregate_train(number, exchange.replies(messages))
-        assert arrays is not None
-        result.arrays = arrays
-        _put(result.train_metrics_clientapp, number, metrics)
-        questions = list(self.configure_evaluate(number, arrays, evaluate_config or ConfigRecord(), exchange.grid))
-        measured = self.aggregate_evaluate(number, exchange.replies(questions))
-        _put(result.evaluate_metrics_clientapp, number, measured)
-        central = None if evaluate_fn is None else evaluate_fn(number, arrays)
-        _put(result.evaluate_metrics_serverapp, number, central)
-        scores = _scores(central if central is not None else measured)
-        if not all(math.isfinite(score) for score in scores.values() if score is not None):
-            raise deployment.server.diverged(number, "the global model's loss is not finite")
-        deployment.close_round(self._open_round(), **scores)
-        shown = "" if scores["accuracy"] is None else f", accuracy {scores['accuracy']:.1%}"
+        log.info("Round %d of %d: %d nodes train.", number, num_rounds, len(messages))
+        _, metrics = self.aggregate_train(number, exchange.replies(messages))
+        _store_metrics(result.train_metrics_clientapp, number, metrics)
+
+        def measure(state: RunState) -> dict[str, Any]:
+            deployment.state = state
+            result.arrays = arrays = deployment.arrays()
+            requests = list(self.configure_evaluate(number, arrays, evaluate_config or ConfigRecord(), exchange.grid))
+            measured = self.aggregate_evaluate(number, exchange.replies(requests))
+            _store_metrics(result.evaluate_metrics_clientapp, number, measured)
+            central = None if evaluate_fn is None else evaluate_fn(number, arrays)
+            _store_metrics(result.evaluate_metrics_serverapp, number, central)
+            return recorded_scores(central if central is not None else measured)
+
+        accuracy = deployment.close_round(self._open_round(), measure).record.accuracy
+        shown = "" if accuracy is None else f", accuracy {accuracy:.1%}"
         log.info("Round %d of %d is done: %s%s.", number, num_rounds, self._open_round().describe(), shown)
 
     def _running(self) -> Deployment:
+        """Return the run in progress."""
         if self.deployment is None:
-            raise InvalidInput("FedStrategy runs its rounds itself; call its own start().")
+            raise InvalidInput("No run is in progress; call start() of FedStrategy, which runs the rounds.")
         return self.deployment
 
     def _open_round(self) -> OpenRound:
+        """Return the round in progress."""
         assert self._round is not None
         return self._round
 
     def _server(self, num_rounds: int, clients: int) -> Server:
+        """Return the server of a run; raise InvalidInput if a setting is not valid."""
         run = check_settings(RunSettings, {**self.run_settings, "rounds": num_rounds})
         constants = Constants(clients, num_rounds, run["local_steps"], run["local_lr"], run["server_lr"])
         size = min(clients, max(cohort_size(run["participation"], clients), self.policy.min_train_nodes))
@@ -277,7 +302,7 @@ class FedStrategy(Strategy):
         }
 
     def _client_count(self, exchange: Exchange) -> int:
-        """Return the number of clients: that of the run to resume, the one that was set, or that of the nodes."""
+        """Return the number of clients: as in the run to resume, as set, or as many as nodes are connected."""
         if self.folder is not None and self.folder.exists():
             return int(self.folder.config()["clients"])
         if self.settings["clients"] is not None:
@@ -292,17 +317,10 @@ def _with_weights(model: nn.Module, arrays: ArrayRecord) -> nn.Module:
     try:
         module.load_state_dict(arrays.to_torch_state_dict())
     except RuntimeError as error:
-        raise InvalidInput(f"initial_arrays are not those of the model that FedStrategy was given: {error}") from error
+        raise InvalidInput(f"initial_arrays do not fit the model that was passed to FedStrategy: {error}") from error
     return module
 
 
-def _put(results: MutableMapping[int, MetricRecord], number: int, metrics: MetricRecord | None) -> None:
+def _store_metrics(results: MutableMapping[int, MetricRecord], number: int, metrics: MetricRecord | None) -> None:
     if metrics is not None:
         results[number] = metrics
-
-
-def _scores(metrics: MetricRecord | None) -> dict[str, float | None]:
-    """Return accuracy and loss, if they were measured."""
-    found = {} if metrics is None else metrics
-    values = {name: found.get(name) for name in ("accuracy", "loss")}
-    return {name: float(value) if isinstance(value, int | float) else None for name, value in values.items()}

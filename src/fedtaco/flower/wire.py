@@ -1,4 +1,4 @@
-"""What crosses the network: records of plain numbers. Nothing that arrives is ever unpickled.
+"""The format of messages: records of arrays, numbers and text. Nothing that arrives is ever unpickled.
 
 A node receives ``arrays`` (the starting point), ``vectors`` (what else the method broadcasts), ``buffers``
 (if the model has any) and ``config`` (numbers and names). It returns ``arrays`` (the upload), ``buffers``,
@@ -8,32 +8,36 @@ the fields of :class:`NodeInstructions` and :class:`ReplyHeader`, in kebab-case.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
-import numpy as np
-import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedtaco.cohort import ClientResult, Instructions, Phase
 from fedtaco.errors import InvalidInput
-from fedtaco.methods import Broadcast, Constants, NamedTensors
-from fedtaco.parameters import ParameterValue
-from fedtaco.runs.settings import RunSettings, declared
+from fedtaco.files import reason_of
+from fedtaco.flower.arrays import read_tensors, to_record
+from fedtaco.methods import Broadcast, Constants, Cost, NamedTensors
+from fedtaco.models import FlatModel
+from fedtaco.parameters import Domain, ParameterValue
+from fedtaco.printable import quoted
+from fedtaco.runs.settings import MAX_COUNT, RunSettings, check_settings, declared
 
 HEADER = "fedtaco"
-"""Name of the record that marks a reply of fedtaco's client."""
+"""Name of the record that marks a reply of :func:`fedtaco.flower.train`."""
 EXAMPLES, SECONDS = "num-examples", "seconds"
-"""Metrics of a reply."""
+"""Names of the metrics in a reply."""
 ConfigValue = int | float | str | bool
 WIRE_SETTINGS = tuple(name for name, (_, setting) in declared(RunSettings).items() if setting.on_wire)
 """The settings that nodes receive."""
 
 
 def wire_key(name: str) -> str:
-    """Return the key of a field in a message; the round's is Flower's own.
+    """Return the key of a field in a message: its name in kebab-case, or Flower's own key for the round.
 
     >>> wire_key("local_lr"), wire_key("round")
     ('local-lr', 'server-round')
@@ -43,36 +47,36 @@ def wire_key(name: str) -> str:
 
 @dataclass(frozen=True)
 class NodeInstructions:
-    """What a node receives besides arrays."""
+    """What a node receives in addition to arrays."""
 
-    phase: Phase
-    round: int
-    run: str
-    """Identifies the run, also after a resume."""
-    client: int
-    memory_round: int
-    """The last round whose reply of this client was used; its memory of then holds. 0 if there is none."""
-    method: str
-    frozen: str
+    phase: Annotated[Phase, Domain("part of the round", choices=get_args(Phase))]
+    round: Annotated[int, Domain("number of the round", low=1, high=MAX_COUNT, whole=True)]
+    run: Annotated[str, re.compile(r"[0-9a-f]{1,64}")]
+    """Identifier of the run, which a resume does not change."""
+    client: Annotated[int, Domain("number of the client", low=0, high=MAX_COUNT, whole=True)]
+    memory_round: Annotated[int, Domain("round of the memory", low=0, high=MAX_COUNT, whole=True)]
+    """The last round in which this client's reply was used, after which its memory is valid; 0 if there is none."""
+    method: Annotated[str, re.compile(r"[\w.:-]{1,200}")]
+    frozen: Annotated[str, re.compile(r"none|[0-9a-f]{1,64}")]
     """Hash of the server's frozen parameters, which are not sent."""
-    setting: Mapping[str, Any]
+    settings: Mapping[str, Any]
     """The settings in :data:`WIRE_SETTINGS`."""
-    parameter: Mapping[str, ParameterValue]
+    parameters: Mapping[str, ParameterValue]
     """The parameters of the method."""
-    scalar: Mapping[str, float]
+    scalars: Mapping[str, float]
     """The scalars of the broadcast for this client."""
 
     @property
     def constants(self) -> Constants:
         """The constants of the run."""
-        return Constants(**{field.name: self.setting[field.name] for field in fields(Constants)})
+        return Constants(**{field.name: self.settings[field.name] for field in fields(Constants)})
 
     def to_config(self) -> dict[str, ConfigValue]:
         """Return the entries of a message's ``config``."""
         single = {wire_key(name): getattr(self, name) for name in _SINGLE_FIELDS}
-        settings = {wire_key(name): value for name, value in self.setting.items() if value is not None}
-        parameters = {f"parameter.{name}": value for name, value in self.parameter.items()}
-        return {**single, **settings, **parameters, **{f"scalar.{name}": value for name, value in self.scalar.items()}}
+        settings = {wire_key(name): value for name, value in self.settings.items() if value is not None}
+        parameters = {f"parameter.{name}": value for name, value in self.parameters.items()}
+        return {**single, **settings, **parameters, **{f"scalar.{name}": value for name, value in self.scalars.items()}}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> NodeInstructions:
@@ -81,7 +85,7 @@ class NodeInstructions:
         Raises
         ------
         InvalidInput
-            If an entry is missing, as in a message of another strategy.
+            If an entry is missing, as in a message of another strategy, or has an invalid type or value.
         """
         try:
             single = {name: config[wire_key(name)] for name in _SINGLE_FIELDS}
@@ -89,23 +93,60 @@ class NodeInstructions:
             settings = {name: config[wire_key(name)] for name in WIRE_SETTINGS if name not in optional}
         except KeyError as error:
             raise InvalidInput(
-                f"The message lacks {error}: it is not from fedtaco.flower.FedStrategy, which fedtaco.flower.train "
-                "answers; use FedStrategy in the server app, of the same version of fedtaco."
+                f"The message lacks {error}: it is not from fedtaco.flower.FedStrategy. Use FedStrategy in the server "
+                "app, and the same version of fedtaco on the server and the nodes."
             ) from error
-        parameter, scalar = (_entries(f"{name}.", config) for name in ("parameter", "scalar"))
-        return cls(**single, setting={**settings, **optional}, parameter=parameter, scalar=scalar)
+        try:
+            checked = check_settings(RunSettings, {**settings, **optional})
+        except InvalidInput as error:
+            raise invalid_message(error) from error
+        parameters, scalars = (_entries(f"{name}.", config) for name in ("parameter", "scalar"))
+        used = {name: checked[name] for name in WIRE_SETTINGS}
+        received = cls(**single, settings=used, parameters=parameters, scalars=scalars)
+        received._check()
+        return received
+
+    def _check(self) -> None:
+        """Raise InvalidInput if an entry other than settings and parameters is not valid."""
+        for name, valid in _SINGLE_FIELDS.items():
+            value = getattr(self, name)
+            if isinstance(valid, Domain):
+                is_valid, expected = valid.admits(value), valid.describe()
+            else:
+                is_valid = isinstance(value, str) and valid.fullmatch(value) is not None
+                expected = f"text of the form {valid.pattern}"
+            if not is_valid:
+                raise _invalid_entry(wire_key(name), value, expected)
+        for name, value in self.scalars.items():
+            if not isinstance(value, float) or not math.isfinite(value):
+                raise _invalid_entry(f"scalar.{name}", value, "a finite number")
+        limits = {"round": self.settings["rounds"] + 1, "client": self.settings["clients"], "memory_round": self.round}
+        for name, limit in limits.items():
+            if getattr(self, name) >= limit:
+                raise _invalid_entry(wire_key(name), getattr(self, name), f"below {limit}")
 
 
-_SINGLE_FIELDS = tuple(
-    field.name for field in fields(NodeInstructions) if field.name not in ("setting", "parameter", "scalar")
-)
+def invalid_message(reason: object) -> InvalidInput:
+    """Return the error for a message of the server that must not be used."""
+    return InvalidInput(f"The server's message is not valid: {str(reason).removesuffix('.')}.")
+
+
+def _invalid_entry(key: str, value: object, expected: str) -> InvalidInput:
+    return invalid_message(f"{key} is {quoted(value)}; it must be {expected}")
+
+
+_SINGLE_FIELDS: dict[str, Domain | re.Pattern[str]] = {
+    name: get_args(hint)[1]
+    for name, hint in get_type_hints(NodeInstructions, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
 OWN_KEYS = frozenset(wire_key(name) for name in (*_SINGLE_FIELDS, *WIRE_SETTINGS) if name != "round")
-"""Keys of a message's ``config`` that users' own settings must not use."""
+"""Keys of a message's ``config`` that the user's ``train_config`` must not contain."""
 
 
 @dataclass(frozen=True)
 class ReplyHeader:
-    """What a reply says about itself."""
+    """The header of a reply."""
 
     phase: Phase
     round: int
@@ -119,22 +160,67 @@ class ReplyHeader:
 
 
 def _entries(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries whose keys begin with ``prefix``, without it."""
     return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
 
 
 def broadcast_records(instructions: Instructions) -> dict[str, ArrayRecord]:
-    """Return the records that all nodes of a cohort receive alike."""
+    """Return the records that are the same for all nodes of a cohort."""
     sent = instructions.broadcast
     records = {"arrays": {"start": sent.start}, "vectors": sent.vectors, "buffers": _named(instructions.buffers)}
     return {name: to_record(tensors) for name, tensors in records.items() if tensors}
 
 
-def read_instructions(node: NodeInstructions, content: RecordDict) -> Instructions:
-    """Return the instructions in a message, as a client runner takes them."""
-    start = read_tensors(content, "arrays")["start"]
-    scalars = {name: start.new_tensor([value]) for name, value in node.scalar.items()}
-    buffers = read_tensors(content, "buffers").get("buffers", start.new_empty(0))
-    return Instructions(node.phase, node.round, Broadcast(start, read_tensors(content, "vectors"), scalars), buffers)
+def read_instructions(node: NodeInstructions, content: RecordDict, model: FlatModel, cost: Cost) -> Instructions:
+    """Return the instructions in a message, in the form that :class:`~fedtaco.client.ClientRunner` expects.
+
+    Parameters
+    ----------
+    node, content
+        The message.
+    model
+        This node's model, which must be the same as the server's.
+    cost
+        The method's cost, which limits the vectors and scalars that it may receive.
+
+    Raises
+    ------
+    InvalidInput
+        If the models differ, or the message contains other arrays, or more, than the method needs. The sizes are
+        checked before anything is decoded.
+    """
+    size = model.vector.nbytes
+    _require_same_size(content, "arrays", "start", model.vector, "trainable parameters")
+    _require_same_size(content, "buffers", "buffers", model.buffers, "buffers")
+    if len(node.scalars) > cost.scalars_down:
+        raise invalid_message(f"it has {len(node.scalars)} scalars instead of at most {cost.scalars_down}")
+    try:
+        start = read_tensors(content, "arrays", size)["start"]
+        buffers = read_tensors(content, "buffers", model.buffers.nbytes).get("buffers", start.new_empty(0))
+        vectors = read_tensors(content, "vectors", (cost.down - 1) * size)
+        for name, vector in vectors.items():
+            if vector.shape != start.shape or vector.dtype != start.dtype:
+                raise ValueError(f"the vector {name} is not like the model's parameters")
+    except Exception as error:
+        raise invalid_message(reason_of(error)) from error
+    scalars = {name: start.new_tensor([value]) for name, value in node.scalars.items()}
+    return Instructions(node.phase, node.round, Broadcast(start, vectors, scalars), buffers)
+
+
+def _require_same_size(content: RecordDict, name: str, key: str, own: Tensor, what: str) -> None:
+    """Raise InvalidInput if a record contains anything else than one vector of the size and type of ``own``."""
+    record = content.get(name)
+    arrays = dict(record) if isinstance(record, ArrayRecord) else {}
+    sent = arrays.pop(key, None)
+    if arrays or (sent is not None and len(sent.shape) != 1):
+        raise invalid_message(f"{name} does not consist of the vector {key}")
+    own_type = str(own.dtype).removeprefix("torch.")
+    numbers, sent_type = (0, own_type) if sent is None else (sent.shape[0], sent.dtype)
+    if (numbers, sent_type) != (own.numel(), own_type):
+        raise InvalidInput(
+            f"The model of this node has {own.numel():,} numbers ({own.dtype}) in its {what}, the server's has "
+            f"{numbers:,} (torch.{sent_type}); pass the same model to FedStrategy and fedtaco.flower.train."
+        )
 
 
 def reply_records(header: ReplyHeader, result: ClientResult, samples: int) -> RecordDict:
@@ -153,27 +239,9 @@ def read_header(message: Message) -> Mapping[str, object] | None:
 
 
 def read_metrics(content: RecordDict) -> Mapping[str, object]:
-    """Return the first record of metrics, under any name, unchecked; empty if there is none."""
+    """Return the first record of metrics, whatever its name, unchecked; empty if there is none."""
     found = (record for record in content.values() if isinstance(record, MetricRecord))
     return cast(Mapping[str, object], next(found, {}))
-
-
-def to_record(named: NamedTensors) -> ArrayRecord:
-    """Return named tensors as a record."""
-    return ArrayRecord({name: Array(tensor.detach().contiguous().numpy()) for name, tensor in named.items()})
-
-
-def read_tensors(content: RecordDict, name: str) -> dict[str, Tensor]:
-    """Return the tensors of a record; empty if there is no such record."""
-    record = content.get(name)
-    return {key: _read_tensor(array) for key, array in record.items()} if isinstance(record, ArrayRecord) else {}
-
-
-def _read_tensor(array: Array) -> Tensor:
-    loaded = array.numpy()
-    if not isinstance(loaded, np.ndarray):
-        raise ValueError("the record does not contain an array")
-    return torch.from_numpy(loaded)
 
 
 def _named(buffers: Tensor) -> NamedTensors:

@@ -1,4 +1,4 @@
-"""The methods, and the contract they follow."""
+"""The methods and their base class."""
 
 from fedtaco.methods.base import (
     Broadcast,
@@ -35,7 +35,7 @@ PARTS_AND_CONTROLS: tuple[type[Method], ...] = (
     FedCM,
     FedAvgM,
 )
-"""TACO's parts, its coefficients inside other methods, and momentum without tailoring."""
+"""TACO's parts, other methods with TACO's coefficients, and momentum methods without tailoring."""
 
 METHODS: Registry[Method] = Registry(Method, [*PAPER_METHODS, *PARTS_AND_CONTROLS])
 """Every registered method by name."""

@@ -1,23 +1,24 @@
-"""The contract: a method is FedAvg with a few things changed (paper, Algorithm 1).
+"""The base class of all methods: a method is FedAvg with a few hooks overridden (paper, Algorithm 1).
 
-One round, and the hook a method overrides to change a part of it:
+The hooks, in the order in which a round calls them:
 
 ======================  ============================================================================
-``broadcast``           server: what the cohort is sent, and the point ``x_0`` where clients start
+``survey``, ``absorb``  client, server: a first phase without training, if ``surveys`` is true
+``broadcast``           server: what the clients receive, and the point ``x_0`` where they start
 ``correction``          client: a vector added to every gradient of the round
 ``direction``           client: what one step descends along, ``x <- x - local_lr * direction``
-``finish``              client: what is uploaded of ``U_i = x_0 - x_K``, and what is remembered
-``decode``              server: back to full vectors, where ``finish`` compressed them
+``finish``              client: the upload, given ``U_i = x_0 - x_K``, and the client's new memory
+``decode``              server: the full vectors, if ``finish`` compressed them
+``mirror``              server: the memory of a remote client, derived from its upload
 ``weigh``               server: the aggregation weights p_i
 ``aggregate``           server: the new weights and memory
-``remove_clients``      server: the state once clients are expelled
-``mirror``              server: the memory of a remote client, derived from its upload
-``output``              server: the model the method returns, where that is not the weights
+``remove_clients``      server: the state without the clients that the detector expels
+``output``              server: the weights of the model that the method returns after the last round
 ======================  ============================================================================
 
 Client hooks are elementwise arithmetic, so that a vector may have a leading client axis: the same
 code serves one client ``(d,)`` and a stack of clients ``(n, d)``; per-client scalars are then ``(n, 1)``
-columns. Nothing but plain data (named tensors) outlives a round or crosses a network.
+columns. Only plain data (named tensors) is kept between rounds or sent over a network.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NamedTensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of a run that formulas name: N, T, K, and the learning rates of clients and server."""
+    """The constants of a run that appear in formulas: N, T, K, and the learning rates of clients and server."""
 
     clients: int
     """Number of clients N; in ``Uploads``, of those not expelled before the round."""
@@ -47,7 +48,7 @@ class Constants:
     local_steps: int
     local_lr: float
     server_lr: float | None = None
-    """``None`` stands for the paper's K * local_lr: the server takes the clients' mean update."""
+    """``None`` stands for the paper's K * local_lr: the server applies the clients' mean update unscaled."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,10 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What the cohort receives: vectors that all share, and named scalars with one entry per client."""
+    """What the cohort receives: vectors, the same for all clients, and named scalars with one entry per client."""
 
     start: Tensor
+    """The point x_0 from which clients take their steps."""
     vectors: NamedTensors = field(default_factory=dict)
     scalars: NamedTensors = field(default_factory=dict)
 
@@ -92,7 +94,9 @@ class LocalContext:
     full_gradient: Callable[[Tensor], Tensor]
     """Gradient of the loss at a point, over all samples of the client."""
     step: int = 0
+    """Number of the current step, from 0."""
     correction: Tensor | None = None
+    """What the method's ``correction`` returned for this round."""
     carry: dict[str, Tensor] = field(default_factory=dict)
     """Tensors that a method passes from one step to the next."""
 
@@ -108,15 +112,16 @@ class Uploads:
     constants: Constants
     clients: Tensor
     vectors: NamedTensors
-    """``update`` holds U_i as rows (n, d); further names as the method's ``finish`` gave them."""
+    """What ``finish`` (or ``survey``) returned, by name, one row per client; ``update`` holds the U_i, (n, d)."""
     steps: Tensor
     shares: Tensor
-    """Weights by the run's weighting, uniform or by samples; they sum to 1."""
+    """Weights given by the run's weighting, uniform or by number of samples; they sum to 1."""
     aggregation_weights: Tensor = field(default_factory=lambda: torch.empty(0))
     """The weights p_i that the method's ``weigh`` chose."""
 
     @cached_property
     def geometry(self) -> Geometry:
+        """The norms and cosines of the updates."""
         return geometry_of(self.vectors["update"])
 
     @cached_property
@@ -136,7 +141,7 @@ class Uploads:
 
     @property
     def relaxation(self) -> float:
-        """server_lr / (K * local_lr): the fraction of the mean update that the server takes, 1 by default."""
+        """server_lr / (K * local_lr): the factor by which the server scales the mean update, 1 by default."""
         constants = self.constants
         if constants.server_lr is None or constants.local_lr == 0:
             return 1.0
@@ -147,7 +152,11 @@ class Uploads:
         return _in_gradient_units(displacement, self.effective_steps, self.constants.local_lr)
 
     def weights_proportional_to(self, merits: Tensor) -> Tensor:
-        """Return weights in proportion to share times merit; if all merits are 0, the shares of non-zero uploads."""
+        """Return weights that are proportional to share times merit and sum to 1.
+
+        If all products are 0, the weights are proportional to the shares of the non-zero uploads; if all uploads are
+        zero, they are the shares.
+        """
         for candidate in (self.shares * merits, self.shares * (self.geometry.norms > 0)):
             if candidate.sum() > 0:
                 return candidate / candidate.sum()
@@ -160,7 +169,7 @@ class Expulsion:
 
     clients: Tensor
     members: int
-    """Number of clients before the expulsion."""
+    """Number of clients before the expulsion, without those expelled in earlier rounds."""
     memories: Mapping[int, NamedTensors]
     """Memory of each expelled client, as far as the server knows it (see ``Method.mirror``)."""
 
@@ -172,7 +181,7 @@ class Cost:
     gradients: int = 1
     """Gradient evaluations per step."""
     gradients_saved: int = 0
-    """Gradient evaluations that a round needs less than that, such as in its first step."""
+    """Gradient evaluations to subtract per round, for instance 1 if the first step needs one less."""
     full_passes: int = 0
     """Gradients over all the client's samples, per round."""
     vector_ops: int = 0
@@ -189,7 +198,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Method(Configurable):
-    """FedAvg, and the base of every method: override what differs.
+    """Base class of all methods; it behaves as FedAvg, and a subclass overrides the hooks that differ.
 
     Subclasses are frozen dataclasses whose fields are the hyper-parameters, made with
     :func:`fedtaco.parameter`; ``summary`` says what the method changes in FedAvg.
@@ -201,6 +210,8 @@ class Method(Configurable):
     """Whether a round has a first phase, ``survey`` on the clients and ``absorb`` on the server, before training."""
     inspectable: ClassVar[bool] = True
     """Whether a detector can judge single uploads; not if they are masked or noisy on purpose."""
+    unbounded: ClassVar[frozenset[str]] = frozenset()
+    """Names of uploaded vectors whose norms are not bounded, because they vary too much between honest clients."""
 
     # The server, before the clients work
 
@@ -220,10 +231,10 @@ class Method(Configurable):
 
     def survey(self, local: LocalContext) -> NamedTensors:
         """Return a client's answer in the survey phase, in which it takes no step."""
-        raise TypeError(f"{type(self).__name__} surveys its clients and must define survey()")
+        raise TypeError(f"{type(self).__name__} has surveys = True and must define survey()")
 
     def correction(self, local: LocalContext) -> Tensor | None:
-        """Return a vector that is added to every gradient of the round; it is kept in ``local.correction``."""
+        """Return a vector to add to every gradient of the round, or ``None``; it is kept in ``local.correction``."""
         return None
 
     def direction(self, x: Tensor, local: LocalContext) -> Tensor:
@@ -235,11 +246,11 @@ class Method(Configurable):
         """Return the upload and the client's new memory; ``update`` is U_i = x_0 - x_K."""
         return {"update": update}, local.memory
 
-    # The server, after the clients worked
+    # The server, after the clients have worked
 
     def absorb(self, server: ServerState, uploads: Uploads) -> ServerState:
-        """Return the server's state with the answers of the survey phase."""
-        raise TypeError(f"{type(self).__name__} surveys its clients and must define absorb()")
+        """Return the server's state after the survey phase; ``uploads`` holds the clients' answers."""
+        raise TypeError(f"{type(self).__name__} has surveys = True and must define absorb()")
 
     def decode(self, upload: NamedTensors) -> NamedTensors:
         """Return one client's upload as full vectors; only a method that compresses overrides it."""
@@ -250,7 +261,10 @@ class Method(Configurable):
         return uploads.shares
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        """Return w - relaxation * sum p_i U_i; at the default server rate, the weighted mean of client models."""
+        """Return the state with the weights w - relaxation * sum p_i U_i.
+
+        At the default server rate, these are the weighted mean of the client models.
+        """
         return server.moved(uploads.relaxation * uploads.mean_update)
 
     def remove_clients(self, server: ServerState, expulsion: Expulsion) -> ServerState:
@@ -258,7 +272,7 @@ class Method(Configurable):
         return server
 
     def mirror(self, memory: NamedTensors, upload: NamedTensors) -> NamedTensors:
-        """Return a client's memory after an upload, as a remote server can derive it for ``remove_clients``."""
+        """Return a remote client's memory after an upload, as the server derives it for ``remove_clients``."""
         return memory
 
     def output(self, server: ServerState) -> Tensor:

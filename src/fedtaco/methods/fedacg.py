@@ -1,7 +1,7 @@
 """FedACG (Kim et al., 2024): clients start at a look-ahead point and are pulled towards it.
 
-The paper's lines for it contradict each other (sign and scale of the momentum), so this is the
-original: it sends the one vector y = w + λm, and passes the averaging test at λ = β = 0.
+The TACO paper's formulas for FedACG contradict each other in the sign and scale of the momentum, so this
+follows the original. The server sends only the vector y = w + λm; at λ = β = 0 the method is FedAvg.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from fedtaco.parameters import parameter
 
 @dataclass(frozen=True)
 class FedACG(Method):
-    """Clients start at y = w + λm, x <- x - local_lr * (g + β (x - y)); m <- λm - mean U, w <- w + m."""
+    """Clients start at y = w + λm: x <- x - local_lr * (g + β (x - y)). Server: m <- λm - sum p_i U_i, w <- w + m."""
 
     name = "fedacg"
     summary = "starts clients ahead along the server's momentum and pulls them towards that point"
     cost = Cost(vector_ops=2)
 
     momentum: float = parameter(0.85, "λ, fraction of the momentum that is kept in each round", low=0, high=1)
-    beta: float = parameter(0.001, "β, weight of the pull to the starting point", low=0)
+    beta: float = parameter(0.001, "β, weight of the pull towards the starting point", low=0)
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         return {"momentum": torch.zeros_like(weights)}

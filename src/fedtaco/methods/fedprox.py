@@ -31,8 +31,8 @@ class FedProx(Method):
 class FedProxTaco(Tailored, FedProx):
     """FedProx whose pull is tailored by TACO's coefficients (paper, Fig. "Performance gain in prior methods").
 
-    The paper's text replaces ζ by α_i. Its own correction factor is 1 - α_i, and a client with more
-    skewed data should be corrected more, so the default scales ζ by that factor.
+    The paper's text replaces ζ by α_i. TACO's own correction factor is 1 - α_i, which is larger for a client
+    with more skewed data, so the default here scales ζ by 1 - α_i.
     """
 
     name = "fedprox-taco"
@@ -41,7 +41,7 @@ class FedProxTaco(Tailored, FedProx):
 
     coefficient: str = parameter(
         "factor",
-        "ζ_i: ζ(1 - α_i) (factor), 1 - α_i (replace-factor) or α_i, the paper's words (replace-alpha)",
+        "a client's pull: ζ(1 - α_i) (factor), 1 - α_i (replace-factor) or α_i as in the paper (replace-alpha)",
         choices=("factor", "replace-factor", "replace-alpha"),
     )
 

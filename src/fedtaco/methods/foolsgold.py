@@ -1,8 +1,8 @@
 """FoolsGold as the paper describes it: uploads are weighted by their cosine with the mean upload.
 
-The paper's ρ_i refers to the weighted result itself, which is circular, and its formula carries a
-stray 1/N; we take the cosine with the unweighted mean, clip it at zero, and let the weights sum
-to one. The original FoolsGold (Fung et al., 2020) is a different rule.
+The paper defines ρ_i by the weighted result itself, which is circular, and its formula has a superfluous
+factor 1/N. Here ρ_i is the cosine with the unweighted mean, clipped at zero, and the weights sum to one.
+The original FoolsGold (Fung et al., 2020) is a different method.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Norms and cosines of the uploads of one round, and the paper's Eq. 7.
 
-Sums are computed in the matrix's own type within a block of columns, which fits the cache, and in
+Sums are computed in the matrix's own dtype within a block of columns, which fits into the CPU cache, and in
 float64 across blocks; the update matrix is never copied.
 """
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BLOCK_NUMBERS = 1 << 21
+BLOCK_ENTRIES = 1 << 21
+"""Number of matrix entries in a block."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Geometry:
 
     @property
     def alpha(self) -> Tensor:
-        """Correction coefficients, Eq. 7: (1 - share of the norms) * max(cosine, 0).
+        """Correction coefficients, Eq. 7: (1 - norm / sum of norms) * max(cosine, 0).
 
         A client that is alone in its round has the coefficient 1: no correction.
 
@@ -36,24 +37,56 @@ class Geometry:
 
 
 def geometry_of(matrix: Tensor) -> Geometry:
-    """Return the geometry of the rows of ``matrix`` in one pass.
+    """Compute the norm of each row of a matrix and its cosine with the mean row, in one pass.
 
-    The squared norm of the mean row equals the mean of its dot products with the rows.
+    Parameters
+    ----------
+    matrix : Tensor
+        Uploads, one row per client.
+
+    Returns
+    -------
+    Geometry
+        The norms and cosines, in float64.
+
+    Examples
+    --------
+    >>> geometry_of(torch.tensor([[3.0, 4.0], [3.0, 4.0]])).norms
+    tensor([5., 5.], dtype=torch.float64)
     """
     rows, columns = matrix.shape
-    to_mean = matrix.new_full((rows,), 1 / rows)
+    mean_weights = matrix.new_full((rows,), 1 / rows)
     dots, squares = torch.zeros(2, rows, dtype=torch.float64)
-    width = max(1, BLOCK_NUMBERS // rows)
+    width = max(1, BLOCK_ENTRIES // rows)
     for block in (matrix[:, start : start + width] for start in range(0, columns, width)):
-        mean = to_mean @ block
+        mean = mean_weights @ block
         dots += block @ mean
         squares += torch.linalg.vector_norm(block, dim=1).double().square_()
     norms = squares.sqrt()
-    lengths = norms * dots.mean().clamp(min=0).sqrt()
-    cosines = torch.where(lengths > 0, dots / lengths, torch.zeros_like(dots))
+    # The squared norm of the mean row equals the mean of its dot products with the rows.
+    products = norms * dots.mean().clamp(min=0).sqrt()
+    cosines = torch.where(products > 0, dots / products, torch.zeros_like(dots))
     return Geometry(norms, cosines.clamp(-1, 1))
 
 
 def weighted_sum(weights: Tensor, matrix: Tensor) -> Tensor:
-    """Return the sum of weights[i] * matrix[i]."""
+    """Return the sum of ``weights[i] * matrix[i]``, computed in the dtype of the matrix.
+
+    Parameters
+    ----------
+    weights : Tensor
+        One weight per row.
+    matrix : Tensor
+        Vectors, one per row.
+
+    Returns
+    -------
+    Tensor
+        The weighted sum of the rows.
+
+    Examples
+    --------
+    >>> weighted_sum(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([2., 3.])
+    """
     return weights.to(matrix.dtype) @ matrix

@@ -1,7 +1,7 @@
-"""Controls for TACO: methods with a global momentum and nothing tailored.
+"""Controls for TACO: methods with a global momentum that is the same for all clients.
 
-TACO's undamped correction acts like a larger step; these methods separate the effect of tailoring from
-that of a larger effective rate.
+TACO's correction is undamped (the gradient keeps its full weight), which acts like a larger step. These
+methods separate the effect of tailoring from that of a larger effective learning rate.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ from fedtaco.parameters import parameter
 
 @dataclass(frozen=True)
 class FedCM(Method):
-    """FedCM (Xu et al., 2021): x <- x - local_lr * (a g + (1 - a) G), G the last global direction. Damped."""
+    """FedCM (Xu et al., 2021): x <- x - local_lr * (a g + (1 - a) G), where G is the last global direction.
+
+    The momentum is damped: the weights of g and G sum to 1.
+    """
 
     name = "fedcm"
     summary = "mixes the last global direction into each gradient, damped"
@@ -43,7 +46,10 @@ class FedCM(Method):
 
 @dataclass(frozen=True)
 class FedAvgM(Method):
-    """FedAvg with server momentum (Hsu et al., 2019): m <- βm + sum p_i U_i, w <- w - m. Undamped."""
+    """FedAvg with server momentum (Hsu et al., 2019): m <- βm + sum p_i U_i, w <- w - m.
+
+    The momentum is undamped: the new update keeps its full weight.
+    """
 
     name = "fedavgm"
     summary = "gives the server a momentum, undamped"

@@ -1,4 +1,4 @@
-"""Scaffold (Karimireddy et al., 2020): control variates cancel the drift (paper, Algorithm 1)."""
+"""Scaffold (Karimireddy et al., 2020): control variates cancel client drift (paper, Algorithm 1)."""
 
 from dataclasses import dataclass
 
@@ -24,9 +24,9 @@ from fedtaco.parameters import parameter
 class Scaffold(Method):
     """x <- x - local_lr * (g + a (c - c_i)), where c_i is the client's mean gradient of its last round.
 
-    All variates start at zero. After the round c_i = U_i / (K local_lr) - a (c - c_i), which is that
-    mean for every a (the paper's line is this at a = 1), and c moves by the sum of the changes over
-    *all* N clients: under full participation c is the mean of the c_i.
+    All control variates start at zero. After the round c_i is set to U_i / (K local_lr) - a (c - c_i), which is
+    the mean gradient for every a (the paper states the case a = 1). c changes by the sum of the cohort's changes
+    divided by the number of *all* clients, N, so that c remains the mean of the c_i of all clients.
     """
 
     name = "scaffold"
@@ -78,7 +78,8 @@ class Scaffold(Method):
 
 @dataclass(frozen=True)
 class ScaffoldTaco(Tailored, Scaffold):
-    """Scaffold whose correction is tailored by TACO's coefficients (paper, Fig. "Performance gain …").
+    """Scaffold whose correction is tailored by TACO's coefficients (paper, Fig. "Performance gain in
+    prior methods").
 
     With unequal strengths the corrections no longer cancel over the clients, so the fixed point is
     biased by the covariance of strength and variate.
@@ -90,7 +91,7 @@ class ScaffoldTaco(Tailored, Scaffold):
 
     coefficient: str = parameter(
         "factor",
-        "a_i: α(1 - α_i) (factor) or α_i, the paper's words (replace-alpha)",
+        "strength of a client's correction: α(1 - α_i) (factor) or α_i as in the paper (replace-alpha)",
         choices=("factor", "replace-alpha"),
     )
 

@@ -15,7 +15,7 @@ from fedtaco.parameters import parameter
 
 @dataclass(frozen=True)
 class Stem(Method):
-    """v_k = g(x_k) + (1 - a) (v_{k-1} - g(x_{k-1})), both gradients on the batch of step k."""
+    """Steps descend along v_k = g(x_k) + (1 - α_t) (v_{k-1} - g(x_{k-1})), both gradients on the batch of step k."""
 
     name = "stem"
     summary = "descends along a variance-reduced momentum; the server takes one more step along it"

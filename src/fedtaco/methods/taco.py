@@ -1,7 +1,8 @@
 """TACO: tailored adaptive correction and aggregation (paper, Eqs. 7-9 and Algorithm 2).
 
-Each client adds a part of the last global direction G to its gradients, a larger one if its upload was
-long or pointed elsewhere; and the server weights uploads by the same coefficients.
+Each client adds a multiple of the last global direction G to its gradients; the multiple is larger if the
+client's last upload was long or pointed away from the mean upload. The server weights uploads by coefficients
+of the same formula.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +36,10 @@ class TacoCorrection(Tailored):
     )
 
     def gain(self, local_steps: int) -> float:
-        """Return γ in units of G: γK if accumulated; exactly 1 by default, since (1/K)·K need not be 1 in floats."""
+        """Return the factor of (1 - α_i) G in the correction: γK if ``accumulated``, γ if ``literal``.
+
+        With the default γ = 1/K, γK is exactly 1, which (1/K) * K in floating point may not be.
+        """
         accumulated = self.delta_scale == "accumulated"
         if self.gamma is None:
             return 1.0 if accumulated else 1 / local_steps
@@ -58,7 +62,7 @@ class TacoCorrection(Tailored):
 
 @dataclass(frozen=True)
 class TacoUniform(TacoCorrection):
-    """The control that separates tailoring from momentum: every client is corrected by the cohort's mean α."""
+    """A control that separates tailoring from momentum: every client receives the cohort's mean α."""
 
     name = "taco-uniform"
     summary = "TACO's correction with the mean α for every client, nothing tailored"

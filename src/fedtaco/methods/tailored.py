@@ -1,4 +1,4 @@
-"""Coefficients tailored to each client: α_i of Eq. 7, kept by the server and sent to its client."""
+"""Coefficients tailored to each client: the server stores the α_i of Eq. 7 and sends each client its own."""
 
 from dataclasses import dataclass, replace
 
@@ -13,9 +13,9 @@ INITIAL_ALPHA = 0.1
 
 @dataclass(frozen=True)
 class Tailored(Method):
-    """Adds to any method the coefficients α_i as ``local.received["alpha"]``.
+    """A mixin for methods whose clients receive a coefficient α_i, as ``local.received["alpha"]``.
 
-    α_i is computed from the method's own uploads; a client that takes no part in a round keeps its last one.
+    α_i is computed from the method's own uploads; a client that does not take part in a round keeps its last α_i.
     """
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:

@@ -1,6 +1,6 @@
 """The paper's CNN for images (NIID-Bench's): two 5×5 convolutions and three fully connected layers.
 
-Laid out for speed, with the same results: channels last, and pooling before ReLU, with which it commutes.
+For speed, images are stored with channels last, and max-pooling comes before ReLU, which gives the same result.
 """
 
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from fedtaco.errors import InvalidInput
 
 
 class ChannelsLast(nn.Module):
-    """Images (n, c, h, w) with their channels side by side in memory, on which convolution and pooling are faster."""
+    """Stores images (n, c, h, w) with channels last in memory, where convolution and pooling are faster."""
 
     def forward(self, x: Tensor) -> Tensor:
         n, c, h, w = x.shape
@@ -17,7 +17,7 @@ class ChannelsLast(nn.Module):
 
 
 def cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """6 and 16 channels, each with ReLU and 2×2 max-pooling, then 120, 84 and one unit a class.
+    """Return convolutions with 6 and 16 channels and 2×2 max-pooling, then layers of 120, 84 and ``classes`` units.
 
     >>> [sum(p.numel() for p in cnn(shape, 10).parameters()) for shape in ((1, 28, 28), (3, 32, 32))]
     [44426, 62006]

@@ -17,9 +17,23 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 class FlatModel:
     """A copy of a module whose trainable parameters are views of ``vector``.
 
-    Frozen parameters stay as they are. Floating buffers, such as batch-norm statistics, are views of
-    ``buffers``, which the server averages separately; integer buffers are reset in every round.
+    Frozen parameters stay as they are. Floating-point buffers, such as batch-norm statistics, are views of
+    ``buffers``, which the server averages separately; :meth:`load` resets all other buffers to their initial values.
 
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The model; it is copied.
+    device : torch.device, optional
+        Device of the copy; the CPU by default.
+
+    Raises
+    ------
+    InvalidInput
+        If ``module`` is not a module, has no trainable parameters, has uninitialised ones, or mixes dtypes.
+
+    Examples
+    --------
     >>> model = FlatModel(nn.Linear(2, 1))
     >>> model.vector.shape
     torch.Size([3])
@@ -34,21 +48,29 @@ class FlatModel:
         self.module = copy.deepcopy(module).to(device)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not self.parameters:
-            raise InvalidInput("The model has no trainable parameter; set requires_grad on some of them.")
-        kinds = {p.dtype for p in self.parameters}
-        if len(kinds) > 1 or not self.parameters[0].is_floating_point():
-            found = ", ".join(sorted(str(kind) for kind in kinds))
+            raise InvalidInput("The model has no trainable parameters; set requires_grad on some of its parameters.")
+        dtypes = {p.dtype for p in self.parameters}
+        if len(dtypes) > 1 or not self.parameters[0].is_floating_point():
+            found = ", ".join(sorted(str(dtype) for dtype in dtypes))
             raise InvalidInput(
-                f"The model's trainable parameters have the types {found}; "
-                "make them one floating type, for example with model.float()."
+                f"The model's trainable parameters have the dtypes {found}; "
+                "convert them to one floating-point dtype, for example with model.float()."
             )
-        own = list(self.module.buffers())
-        floating = [b for b in own if b.is_floating_point()]
+        all_buffers = list(self.module.buffers())
+        floating = [b for b in all_buffers if b.is_floating_point()]
         if len({b.dtype for b in floating}) > 1:
-            raise InvalidInput("The model's buffers have several floating types; make them one, as with model.float().")
-        self._counters = [(b, b.clone()) for b in own if not b.is_floating_point()]
+            raise InvalidInput("The model's buffers have mixed floating-point dtypes; convert them with model.float().")
+        self._counters = [(b, b.clone()) for b in all_buffers if not b.is_floating_point()]
         self.vector = _flatten(self.parameters)
         self.buffers = _flatten(floating) if floating else self.vector.new_empty(0)
+
+    @property
+    def min_buffers(self) -> Tensor:
+        """The lowest valid value of each entry of ``buffers``: 0 for running variances, no limit for the others."""
+        named = [(name, buffer) for name, buffer in self.module.named_buffers() if buffer.is_floating_point()]
+        lowest = [0.0 if name.endswith("running_var") else -torch.inf for name, _ in named]
+        sizes = torch.tensor([buffer.numel() for _, buffer in named], dtype=torch.int64)
+        return torch.tensor(lowest, dtype=self.buffers.dtype).repeat_interleave(sizes)
 
     def load(self, vector: Tensor, buffers: Tensor) -> None:
         """Copy these weights and buffers into the model."""
@@ -58,18 +80,18 @@ class FlatModel:
             counter.copy_(initial)
 
     def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
-        """Return the gradient of the mean loss on a batch at ``point``, as a new vector; the model's weights stay.
+        """Return the gradient of the mean loss on a batch at ``point``, as a new vector, without changing the weights.
 
-        ``seed`` fixes what the model draws, such as dropout, so that two points can be compared under one draw.
+        ``seed`` seeds the model's random draws, such as dropout, so that gradients at two points can share them.
         """
         if point is not self.vector:
-            everything = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
-            kept = [tensor.clone() for tensor in everything]
+            tensors = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
+            saved = [tensor.clone() for tensor in tensors]
             try:
                 self.vector.copy_(point)
                 return self.gradient(self.vector, batch, loss, seed)
             finally:
-                for tensor, value in zip(everything, kept, strict=True):
+                for tensor, value in zip(tensors, saved, strict=True):
                     tensor.copy_(value)
         seed_torch(seed, self.device)
         x, y = batch
@@ -78,14 +100,14 @@ class FlatModel:
         return torch.cat([g.reshape(-1) for g in gradients])
 
     def move_batch(self, batch: Batch) -> Batch:
-        """Move a batch to the model's device, and floating inputs to its dtype."""
+        """Move a batch to the model's device, and convert floating-point inputs to the model's dtype."""
         x, y = batch
         if x.is_floating_point():
             x = x.to(self.vector.dtype)
         return x.to(self.device), y.to(self.device)
 
     def frozen_fingerprint(self) -> str:
-        """Return a hash of the frozen parameters; ``none`` if there are none."""
+        """Return a hash of the frozen parameters, or the text ``none`` if there are none."""
         frozen = [(name, p) for name, p in self.module.named_parameters() if not p.requires_grad]
         digest = hashlib.sha256()
         for name, parameter in frozen:
@@ -98,9 +120,12 @@ class FlatModel:
         return {name: tensor.to(self.device) for name, tensor in named.items()}
 
     def to_module(self, vector: Tensor, buffers: Tensor) -> nn.Module:
-        """Return a copy of the module with these weights, on the CPU and in evaluation mode."""
+        """Load these weights and buffers, and return a copy of the module on the CPU in evaluation mode."""
         self.load(vector, buffers)
-        return copy.deepcopy(self.module).to(CPU).eval()
+        module = copy.deepcopy(self.module).to(CPU).eval()
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.data = tensor.data.clone()  # no longer a view, so that the module can be saved as safetensors
+        return module
 
 
 def _flatten(tensors: list[nn.Parameter] | list[Tensor]) -> Tensor:

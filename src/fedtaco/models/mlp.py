@@ -7,7 +7,7 @@ from torch import nn
 
 
 def mlp(features: int, classes: int, hidden: Sequence[int] = (32, 16, 8)) -> nn.Module:
-    """Fully connected layers with ReLU between them.
+    """Return fully connected layers with ReLU between them.
 
     >>> sum(p.numel() for p in mlp(123, 2).parameters())
     4650

@@ -1,7 +1,7 @@
 """ResNet-18 (He et al., 2016) for small images: a 3×3 stem and no pooling before the blocks.
 
-Its norm is GroupNorm with two groups by default, so that the model has no buffers and an upload is
-all there is to it; ``resnet18:batchnorm`` has BatchNorm, whose statistics the server averages.
+By default it uses GroupNorm with two groups, so that the model has no buffers. ``resnet18:batchnorm`` uses
+BatchNorm, whose running statistics are buffers that the server averages.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ NORMS: dict[str, Norm] = {"groupnorm": partial(nn.GroupNorm, 2), "batchnorm": nn
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions and a short cut around them."""
+    """Two 3×3 convolutions and a shortcut around them."""
 
     def __init__(self, channels_in: int, channels: int, stride: int, norm: Norm) -> None:
         super().__init__()
@@ -35,20 +35,20 @@ class BasicBlock(nn.Module):
 
 
 def resnet18(shape: tuple[int, ...], classes: int, norm: str = "groupnorm") -> nn.Module:
-    """Two blocks each of 64, 128, 256 and 512 channels, then the mean over the image.
+    """Return two blocks each of 64, 128, 256 and 512 channels, then average pooling and a linear layer.
 
     >>> sum(p.numel() for p in resnet18((3, 32, 32), 100).parameters())
     11220132
     """
     if len(shape) != 3:
         raise InvalidInput(f"resnet18 takes images, not inputs of shape {shape}; try mlp.")
-    make = NORMS[norm]
+    make_norm = NORMS[norm]
     blocks: list[nn.Module] = []
     for before, channels, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
-        blocks += [BasicBlock(before, channels, stride, make), BasicBlock(channels, channels, 1, make)]
+        blocks += [BasicBlock(before, channels, stride, make_norm), BasicBlock(channels, channels, 1, make_norm)]
     return nn.Sequential(
         nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
-        make(64),
+        make_norm(64),
         nn.ReLU(),
         *blocks,
         nn.AdaptiveAvgPool2d(1),

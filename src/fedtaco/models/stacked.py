@@ -1,4 +1,4 @@
-"""The gradients of many copies of one model in one computation: weights (n, d), batches (n, b, ...)."""
+"""Stacked gradients: those of n copies of a model in one computation, for weights (n, d) and batches (n, b, ...)."""
 
 import re
 import warnings
@@ -13,30 +13,49 @@ from torch.nn.functional import cross_entropy
 from fedtaco.models.flat import Batch, FlatModel, Loss
 
 StackedGradient = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From weights (n, d), inputs (n, b, ...) and targets (n, b, ...) to gradients (n, d), a fresh tensor."""
+"""Computes gradients (n, d), a new tensor, from weights (n, d), inputs (n, b, ...) and targets (n, b, ...)."""
 
 Slope = Callable[[Tensor, Tensor], Tensor]
-"""From scores (n, classes, b) and targets to the gradient of the loss with respect to the scores."""
+"""Computes the gradient of the loss with respect to the scores, from scores (n, classes, b) and targets."""
 
 
 class Unstackable(Exception):
-    """Why copies of a model cannot be computed at once, as the end of a sentence that begins with the model."""
+    """Raised if a model has no stacked gradients; the message is a clause whose subject is the model ("it ...")."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Stacked gradients of a model; ``by_hand`` where each layer's arithmetic is written out below."""
+    """Stacked gradients of a model; ``by_hand`` if the hand-written backward pass of linear layers computes them."""
 
     gradient: StackedGradient
     by_hand: bool
 
 
 def stack_model(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) -> Stack:
-    """The fastest stacked gradients that agree with the model's own on a batch, or :class:`Unstackable`.
+    """Return the fastest stacked gradients of a model that agree with its own gradient on a batch.
 
-    ``plain_labels`` says that all targets are class labels, none of which the loss ignores.
+    Parameters
+    ----------
+    model : FlatModel
+        The model.
+    loss : callable
+        Returns the mean loss of predictions and targets.
+    batch : pair of Tensor
+        Inputs and targets to compare the gradients on.
+    plain_labels : bool
+        Whether all targets are class labels, none of which the loss ignores.
+
+    Returns
+    -------
+    Stack
+        The stacked gradients.
+
+    Raises
+    ------
+    Unstackable
+        If the model has no stacked gradients that agree with its own.
     """
-    by_hand = stack_by_hand(model, loss, batch, plain_labels)
+    by_hand = stack_linear(model, loss, batch, plain_labels)
     if by_hand is not None:
         return by_hand
     vectorized = Stack(_vectorized(model, loss), by_hand=False)
@@ -45,8 +64,19 @@ def stack_model(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) 
     return vectorized
 
 
-def stack_by_hand(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) -> Stack | None:
-    """Stacked gradients of a model of linear layers and ReLU; ``None`` for any other."""
+def stack_linear(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) -> Stack | None:
+    """Return stacked gradients of linear layers with ReLU between them, computed by a hand-written backward pass.
+
+    Parameters
+    ----------
+    model, loss, batch, plain_labels
+        As in :func:`stack_model`.
+
+    Returns
+    -------
+    Stack or None
+        The stacked gradients; ``None`` if the model has other layers or they differ from its own gradient.
+    """
     layers = _plain_layers(model)
     if layers is None:
         return None
@@ -59,7 +89,7 @@ def stack_by_hand(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool
 
 
 def _own_gradient(model: FlatModel, loss: Loss, batch: Batch) -> Tensor:
-    """The model's own gradient; a model that changes its buffers on the way is refused."""
+    """Return the gradient of a single model; raise Unstackable if computing it changes the model's buffers."""
     model.module.train()
     before = model.buffers.clone()
     with torch.random.fork_rng(devices=[]):
@@ -72,9 +102,10 @@ def _own_gradient(model: FlatModel, loss: Loss, batch: Batch) -> Tensor:
 
 
 def _agrees(stack: Stack, model: FlatModel, batch: Batch, own: Tensor) -> bool:
+    """Return whether two stacked copies both have the gradient ``own``; raise Unstackable if they cannot be stacked."""
     points = model.vector.expand(2, -1).clone()
     x, y = (part.expand(2, *part.shape) for part in batch)
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             gradients = stack.gradient(points, x, y)
@@ -83,7 +114,7 @@ def _agrees(stack: Stack, model: FlatModel, batch: Batch, own: Tensor) -> bool:
             if "random" in reason:
                 raise Unstackable("it draws random numbers, as dropout does") from error
             raise Unstackable(f"torch.func cannot compute its copies at once ({reason})") from error
-    for warning in heard:
+    for warning in caught:
         if slow := re.search(r"batching rule for (\S+?)\.? ", str(warning.message)):
             raise Unstackable(f"torch.func has no stacked form of {slow[1]}")
     tolerance = 1e-3 if own.dtype == torch.float32 else 1e-9
@@ -91,7 +122,7 @@ def _agrees(stack: Stack, model: FlatModel, batch: Batch, own: Tensor) -> bool:
 
 
 def _vectorized(model: FlatModel, loss: Loss) -> StackedGradient:
-    """Any module through ``torch.func``."""
+    """Return the stacked gradients of any module, computed by ``torch.func``."""
     if len(list(model.module.named_parameters(remove_duplicate=False))) > len(list(model.module.parameters())):
         raise Unstackable("it uses a parameter in two places")
     named = [(name, p.shape) for name, p in model.module.named_parameters() if p.requires_grad]
@@ -107,7 +138,7 @@ def _vectorized(model: FlatModel, loss: Loss) -> StackedGradient:
 
 
 def _plain_layers(model: FlatModel) -> list[nn.Linear] | None:
-    """The linear layers of a module that is nothing but these, flattened inputs, and ReLU between them."""
+    """Return the linear layers of a module that has only these, ReLU between them and Flatten before, else ``None``."""
     modules = list(model.module) if type(model.module) is nn.Sequential else [model.module]
     if type(modules[0]) is nn.Flatten and (modules[0].start_dim, modules[0].end_dim) == (1, -1):
         modules = modules[1:]
@@ -119,7 +150,7 @@ def _plain_layers(model: FlatModel) -> list[nn.Linear] | None:
 
 
 class _LayersByHand:
-    """Forward and backward pass of linear layers, written out; features stand before samples."""
+    """Hand-written forward and backward pass of stacked linear layers, on tensors (n, features, b)."""
 
     def __init__(self, layers: list[nn.Linear], slope: Slope) -> None:
         self.shapes = [(layer.out_features, layer.in_features, layer.bias is not None) for layer in layers]
@@ -141,24 +172,26 @@ class _LayersByHand:
         slope = self.slope(activations.pop(), y)
         gradients: list[Tensor] = []
         for weight, (_, _, biased) in zip(reversed(weights), reversed(self.shapes), strict=True):
-            entering = activations.pop()
+            layer_input = activations.pop()
             if biased:
                 gradients.append(slope.sum(2))
-            gradients.append(torch.bmm(slope, entering.transpose(1, 2)).view(count, -1))
+            gradients.append(torch.bmm(slope, layer_input.transpose(1, 2)).view(count, -1))
             if activations:
                 slope = torch.bmm(weight.transpose(1, 2), slope)
-                slope = torch.ops.aten.threshold_backward(slope, entering, 0)
+                slope = torch.ops.aten.threshold_backward(slope, layer_input, 0)
         return torch.cat(gradients[::-1], 1)
 
 
 def _cross_entropy_slope(scores: Tensor, y: Tensor) -> Tensor:
-    """Softmax minus the label's indicator, over the batch size."""
+    """Return the softmax minus the one-hot labels, divided by the batch size."""
     slope = scores.softmax(1)
     slope.scatter_add_(1, y[:, None], slope.new_full((), -1).expand(len(y), 1, y.shape[1]))
     return slope.div_(y.shape[1])
 
 
 def _slope_of(loss: Loss) -> Slope:
+    """Return the slope of any loss, computed by ``torch.func``."""
+
     def slope(scores: Tensor, y: Tensor) -> Tensor:
         by_sample: Tensor = vmap(grad(loss), randomness="error")(scores.transpose(1, 2), y)
         return by_sample.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""How numbers are written for people, in tables, pages and messages."""
+"""Format numbers for tables, pages and messages."""
 
 
 def format_count(mean: float) -> str:
@@ -11,7 +11,7 @@ def format_count(mean: float) -> str:
 
 
 def format_target(target: float) -> str:
-    """Format a target accuracy as it was set.
+    """Format a target accuracy in percent, with no more digits than needed.
 
     >>> format_target(0.7), format_target(0.785)
     ('70%', '78.5%')
@@ -20,7 +20,7 @@ def format_target(target: float) -> str:
 
 
 def format_mean(mean: float | None, deviation: float | None = None, digits: int = 1, scale: float = 1.0) -> str:
-    """Format a mean and, if there is one, the standard deviation; a missing mean is a dash.
+    """Format a mean and, if given, its standard deviation, both multiplied by ``scale``; a missing mean is a dash.
 
     >>> format_mean(0.8467, 0.0123, scale=100), format_mean(0.5, digits=2), format_mean(None)
     ('84.7 ± 1.2', '0.50', '–')

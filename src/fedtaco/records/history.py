@@ -7,10 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fedtaco.errors import unknown
+from fedtaco.parameters import Domain
 from fedtaco.records.quantities import QUANTITIES
+from fedtaco.records.schema import read_as
+
+Metric = Annotated[float, Domain("a number of which means and deviations are computed", low=-1e9, high=1e9)]
+"""An accuracy or a number of seconds."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +24,10 @@ class Decision:
 
     client: int
     action: str
-    """``dropped`` (this upload), ``expelled`` (the client too), or ``spared`` if all were suspicious."""
+    """``dropped`` (the upload is not used), ``expelled`` (the client is removed), or ``spared`` (suspicious, but used
+    because all uploads of the round are suspicious)."""
     test: str
+    """Name of the test that the upload failed."""
     score: float
     threshold: float
     reason: str
@@ -32,30 +39,30 @@ class RoundRecord:
     """One round; ``round`` counts from 1, ``accuracy`` is a fraction of the test set."""
 
     round: int
-    accuracy: float | None
+    accuracy: Metric | None
     loss: float | None
-    slowest_client_seconds: float | None
-    wall_seconds: float
-    output_accuracy: float | None = None
-    """In the last round, accuracy of the model that the method returns if that is not the global model (TACO's z)."""
-    validation_accuracy: float | None = None
+    slowest_client_seconds: Metric | None
+    """Compute time of the slowest client; ``None`` if the engine did not measure it."""
+    wall_seconds: Metric
+    """Elapsed time of the round, including the evaluation."""
+    output_accuracy: Metric | None = None
+    """Accuracy of the model that the method returns, in the last round, if it is not the global model (TACO's z)."""
+    validation_accuracy: Metric | None = None
     """Accuracy on held-out training samples."""
     validation_loss: float | None = None
-    class_accuracy: list[float | None] | None = None
+    class_accuracy: list[Metric | None] | None = None
     """Accuracy on the test samples of each class."""
     cohort: int = 0
-    """Number of clients that were asked."""
+    """Number of clients that were asked to train."""
     dropped: dict[int, str] = field(default_factory=dict)
-    """Clients whose upload was not used, with the reason."""
+    """The reason for each client whose upload was not used."""
     decisions: list[Decision] = field(default_factory=list)
     """What the detector decided."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> RoundRecord:
-        """Return the record of a line of ``rounds.jsonl``."""
-        dropped = {int(client): str(reason) for client, reason in row["dropped"].items()}
-        decisions = [Decision(**decision) for decision in row["decisions"]]
-        return cls(**{**row, "dropped": dropped, "decisions": decisions})
+        """Return the record of a line of ``rounds.jsonl``; raise ValueError if it is not a valid record."""
+        return read_as(cls, row)
 
 
 @dataclass(frozen=True)
@@ -65,23 +72,27 @@ class ClientRecord:
     round: int
     client: int
     quantities: Mapping[str, float | None]
-    """What was measured of the upload, by the names in :data:`~fedtaco.records.QUANTITIES`."""
+    """The quantities measured for the upload, by the names in :data:`~fedtaco.records.QUANTITIES`."""
     seconds: float | None
+    """Compute time of the client; ``None`` if the engine did not measure it."""
     strikes: int = 0
+    """Number of times the client was found suspicious so far."""
     expelled: bool = False
+    """Whether the client is expelled after this round."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """Scores by which the detector judged this upload."""
+    """The scores by which the detector judged the upload."""
 
     def to_row(self) -> dict[str, Any]:
         """Return the record as a line of ``clients.jsonl``, in which each quantity has a key of its own."""
-        row = dataclasses.asdict(self)
+        row = dict(vars(self))
         return {"round": row.pop("round"), "client": row.pop("client"), **row.pop("quantities"), **row}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> ClientRecord:
-        """Return the record of a line of ``clients.jsonl``."""
-        quantities = {quantity.name: row[quantity.name] for quantity in QUANTITIES}
-        return cls(quantities=quantities, **{name: value for name, value in row.items() if name not in quantities})
+        """Return the record of a line of ``clients.jsonl``; raise ValueError if it is not a valid record."""
+        fields = dict(row)
+        fields["quantities"] = {one.name: fields.pop(one.name) for one in QUANTITIES}
+        return read_as(cls, fields)
 
 
 @dataclass(repr=False)
@@ -112,14 +123,25 @@ class History:
         return f"<History of {len(self)} round{'' if len(self) == 1 else 's'}{last}>"
 
     def column(self, name: str) -> list[Any]:
-        """Return one field of every round, such as ``accuracy``."""
+        """Return one field of every round.
+
+        Parameters
+        ----------
+        name
+            A field of :class:`RoundRecord`, such as ``accuracy``.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such field.
+        """
         known = [field.name for field in dataclasses.fields(RoundRecord)]
         if name not in known:
             raise unknown("column", name, known)
         return [getattr(record, name) for record in self.rounds]
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row per round; ``pandas.DataFrame(history.table())`` works as it is."""
+        """Return one row per round, as ``pandas.DataFrame`` accepts them."""
         return [dataclasses.asdict(record) for record in self.rounds]
 
     def client_table(self) -> list[dict[str, Any]]:
@@ -128,6 +150,7 @@ class History:
 
     @property
     def final_accuracy(self) -> float | None:
+        """Test accuracy after the last round; ``None`` without a test set or rounds."""
         return self.rounds[-1].accuracy if self.rounds else None
 
     @property
@@ -137,23 +160,47 @@ class History:
 
     @property
     def client_seconds(self) -> list[float]:
-        """Seconds of each round's slowest client, summed up to each round."""
+        """Cumulative seconds of the slowest clients, one number per round."""
         return list(accumulate(record.slowest_client_seconds or 0.0 for record in self.rounds))
 
     def rounds_to(self, target: float) -> int | None:
-        """Return the first round whose test accuracy is at least ``target``, or ``None``."""
+        """Return the first round whose test accuracy is at least ``target``; ``None`` if there is none."""
         reached = (record.round for record in self.rounds if (record.accuracy or 0.0) >= target)
         return next(reached, None)
 
     def seconds_to(self, target: float) -> float | None:
-        """Return the summed seconds of the slowest clients until ``target`` is reached, or ``None``."""
+        """Return the cumulative seconds of the slowest clients until ``target`` is reached.
+
+        Returns
+        -------
+        float or None
+            ``None`` if the target is not reached, or seconds were not measured in every round.
+        """
         round_number = self.rounds_to(target)
         if round_number is None or not self.is_timed:
             return None
         return self.client_seconds[round_number - self.rounds[0].round]
 
     def plot(self, path: str | Path | None = None, *, label: str | None = None) -> Any:
-        """Draw accuracy over rounds on matplotlib's current axes; save the figure if ``path`` is given."""
+        """Draw the test accuracy over rounds on matplotlib's current axes.
+
+        Parameters
+        ----------
+        path
+            File in which to save the figure, or ``None``.
+        label
+            Name of the curve in the legend; without one there is no legend.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:

@@ -1,6 +1,6 @@
-"""What is measured of each client in each round: the one place where such a quantity is declared.
+"""The quantities that are measured for each client in each round, declared in this one place.
 
-Records, run folders, heat maps and the report's menu all follow this list.
+Records, run folders, and the heat maps and menu of the report use this list.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Quantity:
     title: str
     """Entry in the report's menu."""
     measure: Callable[[Any], Any]
-    """From the round's :class:`~fedtaco.methods.Uploads` to a tensor with one number per upload."""
+    """Function of the round's :class:`~fedtaco.methods.Uploads` that returns a tensor with one number per upload."""
     unused: float | None = None
     """Value for a client whose upload was not used."""
     scale: Literal["run", "all-runs", "signed"] = "run"

@@ -1,4 +1,4 @@
-"""Summaries: one run in a few numbers, and the runs of each method together."""
+"""Summarise one run, or all runs of each method, in a few figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from fedtaco.records.detection import expulsions, freeloader_weight, summarize_detection
+from fedtaco.records.detection_rates import expulsions, freeloader_weight, summarize_detection
 from fedtaco.records.formatting import format_count
 from fedtaco.records.history import History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
 
-DETECTION_COUNTS = ("freeloaders", "caught", "wronged")
-FAILURE = 0.9
-"""A run whose final accuracy is below this fraction of the target has failed (×)."""
+DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
+FAILURE_FRACTION = 0.9
+"""A run whose final accuracy is below this fraction of the target counts as failed (×)."""
 
 
 def summarize(history: History, target: float, partition: PartitionRecord) -> dict[str, Any]:
-    """Return the figures of a history that ``summary.json`` contains."""
+    """Return the figures of a run that ``summary.json`` contains.
+
+    Parameters
+    ----------
+    history
+        All records of the run.
+    target
+        Test accuracy to which rounds and seconds are counted.
+    partition
+        Which client holds which labels, and which clients are freeloaders.
+    """
     accuracies = [record.accuracy for record in history if record.accuracy is not None]
     chosen = _best_by_validation(history)
     return {
@@ -48,16 +58,19 @@ def summarize(history: History, target: float, partition: PartitionRecord) -> di
 
 def _best_by_validation(history: History) -> RoundRecord | None:
     """Return the first round with the best validation accuracy; ``None`` if nothing was held out."""
-    judged = [record for record in history if record.validation_accuracy is not None]
-    return max(judged, key=lambda record: record.validation_accuracy or 0.0, default=None)
+    validated = [record for record in history if record.validation_accuracy is not None]
+    return max(validated, key=lambda record: record.validation_accuracy or 0.0, default=None)
 
 
 def client_accuracies(record: RoundRecord, partition: PartitionRecord) -> list[float] | None:
-    """Return the expected accuracy of each honest client: test accuracy by class, weighted by its own labels."""
+    """Return the expected accuracy of each honest client: that of each class, weighted by the client's label counts.
+
+    ``None`` if the accuracy of each class is not known; clients without any known label are omitted.
+    """
     if record.class_accuracy is None:
         return None
-    known = [(place, value) for place, value in enumerate(record.class_accuracy) if value is not None]
-    columns, values = [place for place, _ in known], np.array([value for _, value in known])
+    known = [(label, value) for label, value in enumerate(record.class_accuracy) if value is not None]
+    columns, values = [label for label, _ in known], np.array([value for _, value in known])
     honest = [client for client in range(len(partition.label_counts)) if client not in partition.freeloaders]
     counts = partition.label_counts[np.ix_(honest, columns)]
     return [float(own @ values / own.sum()) for own in counts if own.sum() > 0]
@@ -73,7 +86,7 @@ def worst_tenth(accuracies: Sequence[float] | None) -> float | None:
 
 
 def mean_alpha(history: History, kinds: Sequence[str]) -> dict[str, float]:
-    """Return the mean α over rounds and the clients of each kind."""
+    """Return the mean α of each kind of client, over its clients and all rounds."""
     gathered: dict[str, list[float]] = {}
     for record in history.clients:
         alpha = record.quantities["alpha"]
@@ -91,20 +104,20 @@ class MethodSummary:
     accuracy: float | None
     accuracy_deviation: float | None
     rounds_to_target: str
-    """A mean; ``N+`` if a seed did not reach it in N rounds, ``×`` if one failed, ``–`` without a test set."""
+    """A mean; ``N+`` if a seed did not reach the target in N rounds, ``×`` if one failed, ``–`` without a test set."""
     client_seconds: float | None
-    """``None`` if the engine ran several clients at once."""
+    """Compute time of the slowest clients, mean over seeds; ``None`` if not measured, as with ``batched``."""
     worst_tenth_accuracy: float | None
     alpha: Mapping[str, float]
     output_accuracy: float | None
     """Accuracy of the model that the method returns, if that is not the global model (TACO's z)."""
     stopped: int
-    """Number of seeds that diverged; the means leave them out."""
+    """Number of seeds that diverged; they are not part of the means of accuracy and seconds."""
     dropped_uploads: int
     freeloaders: int
     caught: int
     """Number of freeloaders that were expelled."""
-    wronged: int
+    honest_expelled: int
     """Number of honest clients that were expelled."""
 
     @property
@@ -118,10 +131,10 @@ def summarize_methods(summaries: Sequence[Mapping[str, Any]]) -> list[MethodSumm
     by_method: dict[str, list[Mapping[str, Any]]] = {}
     for summary in summaries:
         by_method.setdefault(summary["method"], []).append(summary)
-    return [_row(method, runs) for method, runs in by_method.items()]
+    return [_summarize_method(method, runs) for method, runs in by_method.items()]
 
 
-def _row(method: str, runs: list[Mapping[str, Any]]) -> MethodSummary:
+def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSummary:
     finished = [run for run in runs if run["stopped"] is None]
     accuracies = [run["final_accuracy"] for run in finished if run["final_accuracy"] is not None]
     groups = {group for run in runs for group in run["alpha"]}
@@ -147,7 +160,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _failed(run: Mapping[str, Any]) -> bool:
-    return run["final_accuracy"] is not None and run["final_accuracy"] < FAILURE * run["target"]
+    return run["final_accuracy"] is not None and run["final_accuracy"] < FAILURE_FRACTION * run["target"]
 
 
 def _rounds_to_target(runs: list[Mapping[str, Any]]) -> str:

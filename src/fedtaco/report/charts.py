@@ -1,4 +1,4 @@
-"""What page.js draws: accuracy curves of each method, label maps of the partitions and heat maps of the runs."""
+"""The data that page.js draws: accuracy curves of methods, label maps of partitions and heat maps of runs."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedtaco.report.heatmap import ColumnBins, Floats, rounded
-from fedtaco.report.method_runs import MethodRuns
 from fedtaco.report.run_reader import MEASURES, RunData
+from fedtaco.report.runs_by_method import MethodRuns
 
 POINTS = 500
 """Maximum number of points of a curve."""
@@ -20,10 +20,10 @@ def is_timed(method: MethodRuns) -> bool:
 
 
 def build_curves(method: MethodRuns) -> dict[str, Any]:
-    """Return a curve for each accuracy that was measured.
+    """Return a curve for each of :data:`MEASURES` that was measured.
 
-    Each has the mean, lowest and highest accuracy over the seeds that reached a round, by round and,
-    if measured, by client seconds.
+    For each point, it contains the round, the client seconds (if measured), the mean, lowest and highest accuracy
+    over the seeds that reached the round, and their number.
     """
     seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
     curves = {}
@@ -47,7 +47,7 @@ def build_curves(method: MethodRuns) -> dict[str, Any]:
 
 
 def over_seeds(function: Callable[..., Floats], columns: Sequence[Floats]) -> Floats:
-    """Reduce columns of unequal lengths to one number per round; nan if no seed has a value."""
+    """Apply ``function``, such as ``np.nanmean``, over columns of unequal lengths; nan for rounds without any value."""
     table = np.full((len(columns), max(map(len, columns))), np.nan)
     for row, column in zip(table, columns, strict=True):
         row[: len(column)] = column

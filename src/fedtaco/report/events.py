@@ -1,16 +1,16 @@
-"""Expelled clients and dropped uploads, with reasons."""
+"""List expelled clients and dropped uploads, with the reasons."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedtaco.report.legend import count
-from fedtaco.report.method_runs import MethodRuns
+from fedtaco.report.legend import pluralize
 from fedtaco.report.run_reader import RunData
+from fedtaco.report.runs_by_method import MethodRuns
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a client in a run."""
+    """An expulsion or dropped uploads of a client in a run."""
 
     run: str
     """Method and seed, such as "taco, seed 0"."""
@@ -19,13 +19,13 @@ class Event:
 
 
 def build_expulsions(method: MethodRuns, run: RunData) -> list[Event]:
-    """Return one event per expelled client, by round."""
+    """Return one event per expelled client, sorted by round."""
     decisions = [decision for record in run.history for decision in record.decisions]
     reasons = {decision.client: decision for decision in decisions if decision.action == "expelled"}
     freeloaders = run.partition.freeloaders
     events = []
     for client, line in sorted(run.heat.expelled.items(), key=lambda item: (item[1]["round"], item[0])):
-        text = f"Client {client}, after round {line['round']}: {count(line['strikes'], 'strike')}"
+        text = f"Client {client}, after round {line['round']}: {pluralize(line['strikes'], 'strike')}"
         if why := reasons.get(client):
             text += f"; {why.reason} ({why.test} {why.score:.2g}, threshold {why.threshold:.2g})"
         kind = "" if not freeloaders else " A freeloader." if client in freeloaders else " Not a freeloader."
@@ -34,7 +34,7 @@ def build_expulsions(method: MethodRuns, run: RunData) -> list[Event]:
 
 
 def build_dropped(method: MethodRuns, run: RunData) -> list[Event]:
-    """Return one event per client and reason for which uploads were dropped."""
+    """Return one event per client and reason, with the rounds in which its uploads were dropped for that reason."""
     rounds_of: dict[tuple[int, str], list[int]] = {}
     for record in run.history:
         for client, reason in record.dropped.items():

@@ -1,4 +1,4 @@
-"""Heat maps of clients over rounds, averaged into a bounded number of cells while the records are read."""
+"""Heat maps of clients over rounds; records are averaged into a bounded number of cells as they are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCK = 20_000
 
 @dataclass(frozen=True)
 class RowBins:
-    """Rows of a heat map: clients sorted by group; neighbours share a row if there are too many.
+    """Rows of a heat map: clients sorted by group; if there are too many, several clients share a row.
 
     >>> RowBins.of(["B", "A", "A"], 3, limit=10).names
     ['A 1', 'A 2', 'B 0']
@@ -58,7 +58,7 @@ class RowBins:
         return len(self.names)
 
     def average(self, counts: Integers) -> Floats:
-        """Return the mean over the clients of each row; ``counts`` has one line per client."""
+        """Return the mean of ``counts``, which has one row per client, over the clients of each row of the heat map."""
         sums = np.zeros((len(self), counts.shape[1]))
         np.add.at(sums, self.of_client, counts)
         means: Floats = sums / np.bincount(self.of_client, minlength=len(self))[:, None]
@@ -66,7 +66,7 @@ class RowBins:
 
 
 def _members(groups: Sequence[str] | None, clients: int, limit: int) -> dict[str, list[int]]:
-    """Return the clients of each group; ignore groups if there are too many to keep them apart in ``limit`` rows."""
+    """Return the clients of each group; with too many groups to separate in ``limit`` rows, return a single group."""
     if not groups or len(set(groups)) > limit // 2:
         return {"": list(range(clients))}
     names = np.array(groups)
@@ -87,10 +87,12 @@ class ColumnBins:
 
     @property
     def width(self) -> int:
+        """Number of rounds or labels per column."""
         return max(1, math.ceil(self.size / self.limit))
 
     @property
     def starts(self) -> range:
+        """Index of the first round or label of each column."""
         return range(0, self.size, self.width)
 
     def names(self, first: int) -> list[str]:
@@ -109,9 +111,9 @@ class HeatMap:
     Parameters
     ----------
     rows
-        Rows by client.
+        The row of each client.
     columns
-        Columns by round; records of later rounds are ignored, since those rounds did not finish.
+        The columns of all finished rounds; records of later rounds are ignored.
     """
 
     def __init__(self, rows: RowBins, columns: ColumnBins) -> None:
@@ -120,10 +122,10 @@ class HeatMap:
         self._cells = np.zeros((len(QUANTITIES), 2, self._shape[0] * self._shape[1]))
         self._alpha = np.zeros((2, len(rows.of_client)))
         self.expelled: dict[int, ClientRow] = {}
-        """For each expelled client, the line in which it was first marked as expelled."""
+        """For each expelled client, the first record that marks it as expelled."""
 
     def fill(self, lines: Iterable[ClientRow], on_progress: Callable[[int], None]) -> None:
-        """Add the lines of all finished rounds; ``on_progress`` is called with the latest round now and then."""
+        """Add the records of all finished rounds; call ``on_progress`` with the latest round after every block."""
         source = iter(lines)
         while block := list(islice(source, BLOCK)):
             finished = [line for line in block if line["round"] <= self.columns.size]
@@ -145,13 +147,13 @@ class HeatMap:
                 self.expelled.setdefault(line["client"], line)
 
     def values(self) -> dict[str, list[list[float | None]]]:
-        """Return the means of each quantity, by row and column; ``None`` for cells in which no client took part."""
+        """Return the means of each quantity, by row and column; ``None`` for cells without any value."""
         with np.errstate(invalid="ignore"):
             means = (self._cells[:, 0] / self._cells[:, 1]).reshape(len(QUANTITIES), *self._shape)
         return {one.name: [rounded(row) for row in table] for one, table in zip(QUANTITIES, means, strict=True)}
 
     def mean_alpha(self, kinds: Sequence[str]) -> dict[str, float]:
-        """Return the mean α over rounds and the clients of each kind."""
+        """Return the mean α of each kind of client, over its clients and all rounds."""
         names, indices = np.unique(kinds, return_inverse=True)
         totals, counts = (np.bincount(indices, own) for own in self._alpha)
         return {str(name): float(t / n) for name, t, n in zip(names, totals, counts, strict=True) if n}

@@ -1,4 +1,4 @@
-"""Label distributions of the clients: how much they differ, and a picture of them."""
+"""Measure how much the label distributions of clients differ, and draw them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +16,8 @@ LabelCounts = npt.NDArray[np.int64]
 def heterogeneity(counts: LabelCounts) -> dict[str, float]:
     """Return figures on how much the clients' data differ.
 
-    ``label_distance`` is the mean total variation distance between a client's label distribution and
-    the overall one: 0 for IID data, near 1 if clients share no labels.
+    Besides sizes and labels per client, ``label_distance`` is the mean total variation distance between a
+    client's label distribution and the overall one: 0 for IID data, near 1 if many clients share no labels.
 
     >>> heterogeneity(np.array([[5, 0], [0, 5]]))["label_distance"]
     0.5
@@ -43,7 +43,7 @@ def figure_class() -> Any:
 
 
 def draw_labels(counts: LabelCounts, groups: Sequence[str] | None, title: str, path: Path) -> None:
-    """Draw who holds which labels: a heat map with one row per client and one column per label.
+    """Draw which client holds which labels: a heat map with one row per client and one column per label.
 
     Parameters
     ----------
@@ -55,6 +55,11 @@ def draw_labels(counts: LabelCounts, groups: Sequence[str] | None, title: str, p
         Title of the figure.
     path
         File to write; its suffix determines the format.
+
+    Raises
+    ------
+    InvalidInput
+        If matplotlib is not installed.
     """
     clients, classes = counts.shape
     order = sorted(range(clients), key=lambda client: (groups[client] if groups else "", client))

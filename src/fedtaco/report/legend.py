@@ -1,4 +1,4 @@
-"""The legend of a results table, for the HTML page and the terminal alike."""
+"""The legend of a results table, for both the HTML page and the terminal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -24,14 +24,19 @@ def explain_results(
     reference
         Method that the others are compared with; ``None`` if the table has no such column.
     partition_notes
-        Remarks on the partition, as run summaries contain them; each is given once.
+        Remarks on the partition, as run summaries contain them; repeated ones are given once.
+
+    Returns
+    -------
+    list of str
+        One sentence per column, mark and method with events; only what the table shows is explained.
     """
     marks = {row.rounds_to_target for row in summaries}
     groups = {group for row in summaries for group in row.alpha}
     timed = any(row.client_seconds is not None for row in summaries)
     seeds = max((row.seeds for row in summaries), default=0)
     over_seeds = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
-    last = "the last round" if rounds is None else count(rounds, "round")
+    last = "the last round" if rounds is None else pluralize(rounds, "round")
     sentences = {
         f"Final accuracy: on the test set in %, after {last}{over_seeds}.": True,
         f"Difference to {reference}: in percentage points, over the seeds that both methods finished, with the 95 % "
@@ -54,24 +59,24 @@ def _events(row: MethodSummary) -> Iterator[str]:
     if 0 < row.stopped < row.seeds:
         yield f"{row.stopped} of {row.seeds} seeds diverged (excluded from the means)"
     if row.output_accuracy is not None:
-        yield f"its own output z has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
+        yield f"its output model z has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
     if row.freeloaders:
-        caught = f"{row.caught} of {count(row.freeloaders, 'misbehaving client')}"
-        yield f"{caught} and {count(row.wronged, 'honest client')} were expelled"
-    elif row.wronged:
-        yield f"{count(row.wronged, 'client')} {_was(row.wronged)} expelled"
+        caught = f"{row.caught} of {pluralize(row.freeloaders, 'misbehaving client')}"
+        yield f"{caught} and {pluralize(row.honest_expelled, 'honest client')} were expelled"
+    elif row.honest_expelled:
+        yield f"{pluralize(row.honest_expelled, 'client')} {_was(row.honest_expelled)} expelled"
     if row.dropped_uploads:
-        yield f"{count(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
+        yield f"{pluralize(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
 
 
 def _was(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def count(number: int, noun: str) -> str:
-    """Format a number of things.
+def pluralize(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural.
 
-    >>> count(1, "upload"), count(3000, "upload")
+    >>> pluralize(1, "upload"), pluralize(3000, "upload")
     ('1 upload', '3,000 uploads')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -21,9 +21,9 @@
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "cross", "star"];
   const LABELLED_ROWS = 40;
   const touch = matchMedia("(pointer: coarse)").matches;
-  const system = matchMedia("(prefers-color-scheme: dark)");
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
-  const state = { dark: system.matches, chosen: false, hidden: new Set(), run: 0, partition: 0 };
+  const state = { dark: prefersDark.matches, themeChosen: false, hidden: new Set(), run: 0, partition: 0 };
   const theme = () => THEMES[state.dark ? "dark" : "light"];
   const colour = (index) => theme().colours[index % theme().colours.length];
   const dash = (index) => DASHES[Math.floor(index / theme().colours.length) % DASHES.length];
@@ -233,7 +233,7 @@
   const drawHeatMaps = () => Promise.all([drawClients(), drawLabels()]);
 
   function drawAll() {
-    if (state.chosen) root.dataset.theme = state.dark ? "dark" : "light";
+    if (state.themeChosen) root.dataset.theme = state.dark ? "dark" : "light";
     colourMethods();
     return Promise.all([drawCurves(), drawHeatMaps()]);
   }
@@ -255,14 +255,14 @@
     drawCurves();
   }
 
-  function fill(id, entries) {
+  function fillMenu(id, entries) {
     byId(id).replaceChildren(...entries.map(([value, text]) => new Option(text, value)));
   }
 
   function offerRuns(method) {
     const own = data.runs.map((run, index) => [index, run]).filter(([, run]) => run.method === method);
     state.run = own[0][0];
-    fill("run", own.map(([index, run]) => [index, run.name]));
+    fillMenu("run", own.map(([index, run]) => [index, run.name]));
   }
 
   for (const button of document.querySelectorAll("button.method")) {
@@ -275,11 +275,11 @@
   byId("all").addEventListener("click", () => hideMethods([]));
   byId("none").addEventListener("click", () => hideMethods(data.methods.keys()));
   byId("theme").addEventListener("click", () => {
-    Object.assign(state, { dark: !state.dark, chosen: true });
+    Object.assign(state, { dark: !state.dark, themeChosen: true });
     drawAll();
   });
-  system.addEventListener("change", () => {
-    if (!state.chosen) state.dark = system.matches;
+  prefersDark.addEventListener("change", () => {
+    if (!state.themeChosen) state.dark = prefersDark.matches;
     drawAll();
   });
   const onSelect = (id, change) => byId(id).addEventListener("change", ({ target }) => change(target.value));
@@ -289,9 +289,9 @@
   onSelect("run", (value) => { state.run = Number(value); drawClients(); });
   onSelect("partition", (value) => { state.partition = Number(value); drawLabels(); });
 
-  fill("quantity", data.quantities.map(({ name, title }) => [name, title]));
-  fill("method", data.methods.map((method, index) => [index, method.name]));
-  fill("partition", data.partitions.map((partition, index) => [index, partition.name]));
+  fillMenu("quantity", data.quantities.map(({ name, title }) => [name, title]));
+  fillMenu("method", data.methods.map((method, index) => [index, method.name]));
+  fillMenu("partition", data.partitions.map((partition, index) => [index, partition.name]));
   offerRuns(0);
   open();
 })();

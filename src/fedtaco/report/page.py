@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput
+from fedtaco.files import replacing, writing
 from fedtaco.records import RunFolder
-from fedtaco.records.files import replacing, writing
 from fedtaco.records.formatting import format_mean
 from fedtaco.records.summary import MethodSummary
 from fedtaco.report.events import Event
-from fedtaco.report.legend import count
+from fedtaco.report.legend import pluralize
 from fedtaco.report.page_data import PageData, ReportProgress, build_page_data
 from fedtaco.report.results import build_columns
 
 LISTED = 200
 """Maximum number of expulsions or dropped uploads listed for a run."""
 UNFOLDED = 12
-"""Maximum number of such events that are shown unfolded."""
+"""Maximum number of expulsions or dropped uploads that are shown unfolded."""
 EMBEDDED = ("target", "methods", "quantities", "runs", "partitions")
-"""What page.js draws."""
+"""Entries of the page data that are embedded in the page as JSON, for page.js."""
 
 
 def write_report(folders: Sequence[RunFolder], out: Path, on_progress: ReportProgress = lambda *_: None) -> None:
@@ -34,29 +34,44 @@ def write_report(folders: Sequence[RunFolder], out: Path, on_progress: ReportPro
     folders
         Runs of one dataset, finished or not.
     out
-        File to write; an existing one is replaced.
+        File to write; an existing one is replaced, unless it is a link or a special file.
     on_progress
-        Called with the number of rounds read and of all rounds.
+        Called with the number of rounds read so far and the total number of rounds.
 
     Raises
     ------
     InvalidInput
-        If plotly is not installed, a run cannot be read, or the file cannot be written.
+        If plotly is not installed, a run cannot be read, runs are of several datasets, or the file cannot be
+        written.
     """
+    check_output_file(out)
     library, version = _plotly()
     page = render(build_page_data(folders, on_progress), library, version)
     with writing(out), replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
+def check_output_file(out: Path) -> None:
+    """Raise InvalidInput if a file cannot be written at ``out``, or would replace something else than a file."""
+    with writing(out):
+        if not out.parent.is_dir():
+            raise InvalidInput(f"out is '{out}', but there is no folder {out.parent}.")
+        if out.is_symlink():
+            raise InvalidInput(f"out is '{out}', which is a symbolic link; name the file that it refers to.")
+        if out.is_dir():
+            raise InvalidInput(f"out is '{out}', which is a folder; name a file, such as {out / 'report.html'}.")
+        if out.exists() and not out.is_file():
+            raise InvalidInput(f"out is '{out}', which is a device or another special file; name another file.")
+
+
 def render(data: PageData, library: str, version: str) -> str:
-    """Return the page; ``library`` is the source of plotly.js in the given version."""
+    """Return the HTML of a report; ``library`` is the source code of plotly.js, ``version`` its version."""
     parts = {
         "style": _read_asset("page.css"),
         "plotly": library,
         "script": _read_asset("page.js"),
         "data": embedded_json({name: data[name] for name in EMBEDDED}),
-        "title": escape(f"{data['dataset']}: {count(len(data['methods']), 'method')}"),
+        "title": escape(f"{data['dataset']}: {pluralize(len(data['methods']), 'method')}"),
         "dataset": escape(data["dataset"]),
         "summary": _summary(data),
         "methods": "\n".join(_button(index, method["name"]) for index, method in enumerate(data["methods"])),
@@ -71,7 +86,7 @@ def render(data: PageData, library: str, version: str) -> str:
         "dropped": _list_events(data["dropped"], "with dropped uploads") or "<p>No upload was dropped.</p>",
         "settings": _table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),
         "own_settings": _table(list(data["own_settings"][0]), [list(row.values()) for row in data["own_settings"]]),
-        "versions": _table(["made by", "version"], [[name, value] for name, value in data["versions"].items()]),
+        "versions": _table(["software", "version"], [[name, value] for name, value in data["versions"].items()]),
         "written": escape(f"Page written by fedtaco {metadata.version('fedtaco')} with plotly.js {version}."),
     }
     return re.sub(r"<!--(\w+)-->", lambda place: parts[place[1]], _read_asset("page.html"))
@@ -103,8 +118,8 @@ def _read_asset(name: str) -> str:
 
 
 def _summary(data: PageData) -> str:
-    facts = [count(data["rounds"], "round"), count(data["seeds"], "seed")]
-    facts += [count(data["clients"], "client")] if data["clients"] else []
+    facts = [pluralize(data["rounds"], "round"), pluralize(data["seeds"], "seed")]
+    facts += [pluralize(data["clients"], "client")] if data["clients"] else []
     facts += [f"partition {data['partition']}"] if data["partition"] else []
     text = f"{escape(', '.join(facts))}."
     best = max(_tested(data), key=lambda row: row.accuracy or 0.0, default=None)
@@ -127,7 +142,7 @@ def _button(index: int, name: str) -> str:
 
 
 def _final_accuracies(data: PageData) -> str:
-    """Describe a line chart to readers who cannot see it."""
+    """Return a description of the line charts for screen readers."""
     last = [f"{row.method} {_accuracy(row)}" for row in _tested(data)]
     return f"Line chart, one line per method; after the last round: {', '.join(last)}."
 
@@ -144,7 +159,7 @@ def _results(data: PageData) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keyed: bool = False) -> str:
-    """Return a table whose first column names the rows; ``keyed`` rows belong to the methods, in order."""
+    """Return an HTML table whose first column names the rows; with ``keyed``, row i gets the colour of method i."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     lines = [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
     for index, (first, *others) in enumerate(rows):
@@ -158,14 +173,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keyed: bool = 
 
 
 def _list_events(events: Sequence[Event], what: str) -> str:
-    """List events by run, unfolded if they are few."""
+    """Return an HTML list of the events of each run, unfolded if there are few."""
     runs: dict[str, list[Event]] = {}
     for event in events:
         runs.setdefault(event.run, []).append(event)
     unfolded = " open" if len(events) <= UNFOLDED else ""
     lines = []
     for run, own in runs.items():
-        clients = count(len({event.client for event in own}), "client")
+        clients = pluralize(len({event.client for event in own}), "client")
         lines.append(f"<details{unfolded}><summary>{escape(f'{run}: {clients} {what}')}</summary>")
         lines.append(f"{_list([event.text for event in own])}</details>")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Everything that a report shows, as plain data of bounded size."""
+"""Collect everything that a report shows, as plain data of bounded size."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,18 +9,18 @@ from fedtaco.records import QUANTITIES, RunFolder
 from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
-from fedtaco.report.method_runs import MethodRuns, format_setting, group_by_method, varying_settings
 from fedtaco.report.results import build_rows
 from fedtaco.report.run_reader import RunData, read_run
+from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
 
 SIDE = 120
 """Maximum number of rows and columns of a heat map."""
 CELLS = 25 * SIDE**2
-"""Maximum number of cells in the heat maps of all runs together; with more runs, each has fewer."""
+"""Maximum number of cells in all heat maps together; with more runs, each heat map has fewer cells."""
 
 PageData = dict[str, Any]
 ReportProgress = Callable[[int, int], None]
-"""Called with the number of rounds read so far and the number of all rounds."""
+"""Function that is called with the number of rounds read so far and the total number of rounds."""
 
 
 def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = lambda *_: None) -> PageData:
@@ -95,14 +95,14 @@ def _read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> lis
 
 
 def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
-    """Return the settings in which a method differs from others, and how its runs were made and ended."""
+    """Return the settings that are not common to all methods, with the engines and the state of the runs."""
     own = method.runs[0].settings
     engines = dict.fromkeys(_engine(run) for run in method.runs)
     stops = dict.fromkeys(f"seed {run.seed}: {run.summary['stopped']}" for run in method.runs if run.summary["stopped"])
     return {
         "method": method.name,
         "seeds": ", ".join(str(run.seed) for run in method.runs),
-        "own settings": ", ".join(f"{name}={format_setting(own[name])}" for name in own if name not in common) or "–",
+        "other settings": ", ".join(f"{name}={format_setting(own[name])}" for name in own if name not in common) or "–",
         "engine": "; ".join(engines),
         "state": " ".join([method.status or "finished", *stops]),
     }

@@ -1,6 +1,6 @@
-"""The results table: one row per method, for the HTML page and the terminal alike.
+"""The results table, with one row per method, for both the HTML page and the terminal.
 
-Methods are compared by differences paired by seed: the same seed means the same partition, initial weights and batches.
+Methods are compared seed by seed, since runs with the same seed have the same partition, initial weights and batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 from fedtaco.records.formatting import format_mean, format_target
 from fedtaco.records.summary import MethodSummary, summarize_methods
-from fedtaco.report.method_runs import MethodRuns
+from fedtaco.report.runs_by_method import MethodRuns
 
 CONFIDENCE = 0.95
 
@@ -33,9 +33,9 @@ class ResultRow:
     """One method in the results table."""
 
     summary: MethodSummary
-    """Figures of the finished runs or, while there are none, of the rounds so far."""
+    """Figures of the finished runs; if there are none, of the rounds so far."""
     difference: Difference | None
-    """Final accuracy minus the reference's."""
+    """Final accuracy minus that of the reference; ``None`` if they have fewer than two finished seeds in common."""
     status: str = ""
     """Which runs are unfinished or stopped early; empty if none."""
 
@@ -50,7 +50,7 @@ class ResultColumn:
 
 
 def build_rows(methods: Sequence[MethodRuns]) -> tuple[list[ResultRow], str | None]:
-    """Return one row per method, and the method they are compared with.
+    """Return one row per method, and the reference method they are compared with.
 
     The reference is FedAvg, or the first method if FedAvg is not among them; ``None`` if no method has
     two finished seeds in common with it.
@@ -78,7 +78,7 @@ def build_columns(rows: Sequence[ResultRow], target: float | None, reference: st
     rows
         The methods.
     target
-        Accuracy to which rounds are counted; ``None`` if it differs between runs.
+        Test accuracy to which rounds are counted; ``None`` if it differs between runs.
     reference
         Method that the others are compared with; ``None`` omits the column.
     """

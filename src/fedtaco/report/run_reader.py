@@ -1,4 +1,4 @@
-"""Find run folders and read what a report needs of them, without holding all client records in memory."""
+"""Find run folders and read what a report needs, without holding all client records in memory."""
 
 import re
 from collections.abc import Callable
@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records import History, PartitionRecord, RoundRecord, RunFolder
-from fedtaco.records.detection import summarize_detection
-from fedtaco.records.files import read_lines, reading
-from fedtaco.records.summary import summarize, summarize_methods
+from fedtaco.records import History, PartitionRecord, RunFolder
+from fedtaco.records.detection_rates import summarize_detection
+from fedtaco.records.summary import summarize
 from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
 
 MEASURES = ("accuracy", "validation_accuracy")
-REQUIRED = {"method", "dataset", "partition", "clients", "rounds", "seed", "target", "parameters"}
+"""Fields of the round records for which curves are drawn."""
 VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
+"""Software whose version is shown."""
 NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "seed", "method", "parameters"}
+"""Entries of ``config.toml`` that are not shown as settings."""
 
 
 def find_runs(path: Path) -> list[RunFolder]:
-    """Return the run folder at ``path``, or all run folders below it.
+    """Return all run folders in ``path``, at any depth; ``path`` itself may be one.
 
     Returns
     -------
@@ -32,7 +33,7 @@ def find_runs(path: Path) -> list[RunFolder]:
     Raises
     ------
     InvalidInput
-        If the folder does not exist or holds no runs.
+        If the folder does not exist or contains no run.
     """
     if not path.is_dir():
         raise InvalidInput(f"There is no folder {path}.")
@@ -48,20 +49,20 @@ def _natural_key(path: Path) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """What a report needs of one run."""
+    """The data of one run that a report needs."""
 
     config: dict[str, Any]
     versions: dict[str, list[str]]
     """Versions of fedtaco and its dependencies; several if the run was resumed under another version."""
     is_finished: bool
     summary: dict[str, Any]
-    """How the run ended, or the same figures of the rounds so far."""
+    """The summary of the run; if it has not ended, the same figures for the rounds so far."""
     measures: dict[str, Floats]
-    """Accuracies of each round; nan if not measured."""
+    """Each of :data:`MEASURES` by round; nan if not measured."""
     seconds: Floats
     """Seconds of each round's slowest client; nan if not measured."""
     history: History
-    """Records of the rounds; those of the clients are in ``heat``."""
+    """Records of the rounds only; those of the clients are averaged in ``heat``."""
     partition: PartitionRecord
     heat: HeatMap
 
@@ -97,25 +98,18 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     InvalidInput
         If a file is damaged or was written by another version of fedtaco.
     """
-    with reading(folder.path / "config.toml"):
-        config = folder.config()
-        if missing := sorted(REQUIRED - set(config)):
-            raise KeyError(", ".join(missing))
-        versions = _versions(config)
-    with reading(folder.path / "rounds.jsonl") as path:
-        history = History([RoundRecord.from_row(row) for row in read_lines(path)])
-        measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
-        seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
-    partition = folder.partition()
-    with reading(folder.path / "clients.jsonl"):
-        rows = RowBins.of(partition.groups, len(partition.label_counts), side)
-        heat = HeatMap(rows, ColumnBins(len(history), side))
-        heat.fill(folder.client_rows(), on_progress)
-    with reading(folder.path / "summary.json"):
-        ended = folder.summary()
-        summary = ended or _summary_so_far(config, history, partition, heat)
-        summarize_methods([summary])  # reports a missing key as damage to this file
-    return RunData(config, versions, ended is not None, summary, measures, seconds, history, partition, heat)
+    config, ended = folder.config(), folder.summary()
+    history, partition = History(folder.rounds()), folder.partition()
+    classes = partition.label_counts.shape[1]
+    if any(len(record.class_accuracy or ()) not in (0, classes) for record in history):
+        raise InvalidInput(f"{folder.path} is damaged: its rounds and its partition have different numbers of classes.")
+    measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
+    seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
+    rows = RowBins.of(partition.groups, len(partition.label_counts), side)
+    heat = HeatMap(rows, ColumnBins(len(history), side))
+    heat.fill(folder.client_rows(), on_progress)
+    summary = ended or _summary_so_far(config, history, partition, heat)
+    return RunData(config, _versions(config), ended is not None, summary, measures, seconds, history, partition, heat)
 
 
 def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
@@ -131,7 +125,7 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
 def _summary_so_far(
     config: dict[str, Any], history: History, partition: PartitionRecord, heat: HeatMap
 ) -> dict[str, Any]:
-    """Return the figures of an unfinished run that its summary would contain."""
+    """Return a summary of an unfinished run, with the figures of its rounds so far."""
     expelled = {client: line["round"] for client, line in heat.expelled.items()}
     return {
         **summarize(history, config["target"], partition),

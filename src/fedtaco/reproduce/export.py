@@ -9,11 +9,11 @@ from fedtaco.reproduce.tables import build_table
 
 COMMANDS = (r"\%", r"\_", "--", r"$\pm$", r"$\times$", r"$\circ$", r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$")
 LATEX = str.maketrans(dict(zip("%_–±×○αγκλ", COMMANDS, strict=True)))
-"""LaTeX for characters of the tables."""
+"""LaTeX commands for special characters in the tables."""
 
 
 def export(reproduction: Reproduction, folder: Path) -> list[Path]:
-    """Write a table and a figure into a folder.
+    """Write the table and the figure of a reproduction to a folder.
 
     Returns
     -------
@@ -27,7 +27,7 @@ def export(reproduction: Reproduction, folder: Path) -> list[Path]:
 
 
 def write_csv(reproduction: Reproduction, path: Path) -> None:
-    """Write one row per cell with its unformatted numbers; for ``alpha`` and ``thresholds``, the table."""
+    """Write one row per cell, with unformatted numbers; for ``alpha`` and ``thresholds``, the formatted table."""
     if reproduction.shows in ("alpha", "thresholds"):
         table = build_table(reproduction)
         rows: list[dict[str, object]] = [dict(zip(table.headers, row, strict=True)) for row in table.rows]
@@ -55,7 +55,7 @@ def _numbers(cell: CellResult) -> dict[str, object]:
 
 
 def write_latex(reproduction: Reproduction, path: Path) -> None:
-    """Write a table that uses LaTeX's booktabs package."""
+    """Write the table as LaTeX that needs the booktabs package."""
     table = build_table(reproduction)
     header, *body = (" & ".join(row).translate(LATEX) + r" \\" for row in [table.headers, *table.rows])
     lines = [

@@ -1,4 +1,4 @@
-"""Figures of a reproduction."""
+"""Draw the figure of a reproduction."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtaco.records.detection import KAPPAS, LIMITS
+from fedtaco.records.detection_rates import KAPPAS, LIMITS
 from fedtaco.report.charts import over_seeds
 from fedtaco.report.labels import figure_class
 from fedtaco.reproduce.results import CellResult, Reproduction
@@ -15,14 +15,14 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#0
 
 
 def draw_figure(reproduction: Reproduction, stem: Path) -> list[Path]:
-    """Draw a figure with one part per panel.
+    """Draw a figure with one subplot per panel.
 
     Parameters
     ----------
     reproduction
-        What to draw; its view decides between curves and bars.
+        What to draw; its ``shows`` determines the kind of chart.
     stem
-        Path without suffix.
+        Path of the files to write, without suffix.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def _height_and_mark(cell: CellResult, shows: str) -> tuple[float, str]:
 
 
 def _draw_alpha(axes: Any, cells: Sequence[CellResult]) -> None:
-    """Draw our α as bars and the paper's as lines."""
+    """Draw our α as bars and the paper's as short lines."""
     for cell in cells:
         kinds = sorted(cell.alpha)
         axes.bar(kinds, [np.mean(cell.alpha[kind]) for kind in kinds], color=COLOURS[: len(kinds)])
@@ -107,9 +107,9 @@ def _draw_rates(axes: Any, cells: Sequence[CellResult]) -> None:
         for colour, limit in zip(COLOURS, LIMITS, strict=False):
             rates = [[own[kappa, limit] for own in cell.threshold_rates] for kappa in KAPPAS]
             caught = [100 * np.mean([rate.true_positive for rate in own]) for own in rates]
-            wronged = [100 * np.mean([rate.false_positive for rate in own]) for own in rates]
+            honest_expelled = [100 * np.mean([rate.false_positive for rate in own]) for own in rates]
             axes.plot(KAPPAS, caught, "o-", color=colour, label=f"freeloaders, λ = {limit}")
-            axes.plot(KAPPAS, wronged, "x--", color=colour, label=f"honest, λ = {limit}")
+            axes.plot(KAPPAS, honest_expelled, "x--", color=colour, label=f"honest, λ = {limit}")
     axes.set(xlabel="κ", ylabel="expelled, %", ylim=(-5, 105))
 
 

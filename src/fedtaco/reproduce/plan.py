@@ -1,4 +1,4 @@
-"""What is run for a table or figure of the paper, at full or reduced scale."""
+"""Plan the runs for a table or figure of the paper, at full or reduced scale."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,23 +13,25 @@ from fedtaco.runs.settings import ExperimentConfig
 SCALES = ("smoke", "small", "full")
 FULL_SEEDS = 3
 CellKey = tuple[str, str]
-"""Names of the panel and the variant."""
+"""Name of the panel and name of the variant."""
 VIEWS_WITHOUT_RUNS = ("update-time", "round-time")
 """Views that need only the seconds of a round."""
 VIEWS_WITHOUT_SECONDS = ("accuracy", "rounds", "alpha", "thresholds")
+"""Views that need no seconds."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of the paper's settings is run.
+    """How many rounds, local steps and seeds to run.
 
     Parameters
     ----------
     name
-        ``full``: the paper's rounds and local steps, three seeds. ``small``: a fifth of both, one seed.
+        ``full``: the paper's rounds and local steps, three seeds. ``small``: a fifth of both
+        (at least 5 rounds and 10 steps), one seed.
         ``smoke``: two rounds of three steps, one seed.
     seeds, rounds, local_steps
-        Values to use instead.
+        Values to use instead of those of the scale.
 
     Raises
     ------
@@ -50,11 +52,12 @@ class Scale:
 
     @property
     def seed_count(self) -> int:
+        """Number of seeds."""
         default = FULL_SEEDS if self.name == "full" else 1
         return default if self.seeds is None else self.seeds
 
     def training_length(self, full: ExperimentConfig) -> dict[str, int]:
-        """Return the rounds and local steps to run instead of those of the paper's configuration."""
+        """Return the number of rounds and local steps to run; ``full`` is the paper's configuration."""
         rounds, steps = {
             "full": (full["rounds"], full["local_steps"]),
             "small": (max(5, full["rounds"] // 5), max(10, full["local_steps"] // 5)),
@@ -79,7 +82,7 @@ class PlannedCell:
         return self.panel.name, self.variant.name
 
     def folder(self, config: ExperimentConfig) -> Path:
-        """Return the folder of a run, relative to that of the reproduction."""
+        """Return the folder of a run, relative to the folder of the reproduction."""
         variant = self.variant.name.replace(" ", "")
         return Path(self.panel.name.replace(" ", "-")) / f"{variant}-seed{config['seed']}"
 
@@ -91,20 +94,20 @@ class Plan:
     preset: Preset
     cells: list[PlannedCell]
     reductions: list[str]
-    """For each panel that differs from the paper's settings, in what."""
+    """For each panel whose rounds or local steps differ from the paper's, a text that states the difference."""
     measured: bool
-    """Whether seconds are those of the whole runs."""
+    """Whether seconds are measured in the whole runs, and not in separate short ones."""
 
     @property
     def runs(self) -> list[tuple[ExperimentConfig, Path]]:
-        """The whole runs with their folders; empty if a few rounds need only be timed."""
+        """The whole runs with their folders; empty if it is enough to time a few rounds."""
         if self.preset.shows in VIEWS_WITHOUT_RUNS and not self.measured:
             return []
         return [(config, cell.folder(config)) for cell in self.cells for config in cell.configs]
 
     @property
     def needs_timing(self) -> bool:
-        """Whether a few rounds are timed besides the whole runs."""
+        """Whether a few rounds must be timed in separate short runs."""
         return self.preset.shows not in VIEWS_WITHOUT_SECONDS and not self.measured
 
 
@@ -116,10 +119,10 @@ def plan_reproduction(preset: Preset, scale: Scale, *, measured: bool = False) -
     preset
         The table or figure.
     scale
-        How much of the paper's settings to run.
+        How many rounds, local steps and seeds to run.
     measured
-        Whether to take seconds from the whole runs, which are then serial; otherwise they come from a
-        short run in which the methods take turns.
+        Whether to measure seconds in the whole runs, which are then serial; otherwise they are measured in short
+        runs in which the methods take turns.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""What came out of a table or figure of the paper."""
+"""Our results for a table or figure of the paper, with the paper's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from fedtaco.records.detection import Rates
+from fedtaco.records.detection_rates import Rates
 from fedtaco.records.summary import MethodSummary, summarize_methods
 
 
@@ -17,18 +17,19 @@ class CellResult:
     variant: str
     local_steps: int
     summaries: Sequence[Mapping[str, Any]]
-    """Summary of the run of each seed."""
+    """Summaries of the runs, one per seed."""
     curves: Sequence[Sequence[float | None]]
-    """Accuracy after each round, for each seed."""
+    """Test accuracy after each round, one curve per seed."""
     round_seconds: Sequence[float]
-    """Seconds of the slowest client, for several rounds."""
+    """Seconds of the slowest client in several rounds or, if measured in whole runs, on average in each run."""
     paper: Any
-    """The paper's number or numbers; ``None`` if it gives none."""
+    """The paper's number or numbers; ``None`` if the paper gives none."""
     threshold_rates: Sequence[Mapping[tuple[float, str], Rates]] = ()
-    """Rates of the paper's detector at each of its thresholds, for each seed."""
+    """Rates of the paper's detector at each pair of thresholds, one mapping per seed."""
 
     @property
     def ours(self) -> MethodSummary | None:
+        """Our results over all seeds; ``None`` if rounds were only timed."""
         return summarize_methods(self.summaries)[0] if self.summaries else None
 
     @property
@@ -38,7 +39,7 @@ class CellResult:
 
     @property
     def seconds_to_target(self) -> float | None:
-        """Mean rounds to the target times the seconds of a round; ``None`` if a seed fails or does not reach it."""
+        """Mean rounds to the target times the seconds of a round; ``None`` if a seed failed or did not reach it."""
         rounds = [run["rounds_to_target"] for run in self.summaries]
         if self.ours is None or self.ours.rounds_to_target == "×" or None in rounds or self.seconds is None:
             return None
@@ -60,7 +61,7 @@ class Reproduction:
     shows: str
     cells: Sequence[CellResult]
     reductions: Sequence[str]
-    """For each panel that differs from the paper's settings, in what."""
+    """For each panel whose rounds or local steps differ from the paper's, a text that states the difference."""
     seeds: int
 
     @property
@@ -72,10 +73,12 @@ class Reproduction:
         return list(dict.fromkeys(cell.variant for cell in self.cells))
 
     def cell(self, panel: str, variant: str) -> CellResult | None:
+        """Return a cell by the names of its panel and variant, or ``None``."""
         return next((cell for cell in self.cells if (cell.panel, cell.variant) == (panel, variant)), None)
 
     @property
     def caption(self) -> str:
+        """The title, with the number of seeds and the differences from the paper's settings."""
         seeds = "one seed" if self.seeds == 1 else f"mean ± standard deviation over {self.seeds} seeds"
         reduced = f"Reduced from the paper's settings: {'; '.join(self.reductions)}."
         settings = reduced if self.reductions else "The paper's settings."

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.records import RunFolder
-from fedtaco.records.detection import threshold_rates
+from fedtaco.records.detection_rates import threshold_rates
 from fedtaco.reproduce.plan import Plan, PlannedCell
 from fedtaco.reproduce.presets import Preset
 from fedtaco.reproduce.results import CellResult, Reproduction
@@ -16,28 +16,28 @@ from fedtaco.runs.settings import RunOptions
 
 
 def run_plan(plan: Plan, out: Path, options: RunOptions, callback: Callback) -> Reproduction:
-    """Run everything that a table or figure needs.
+    """Run and time everything that a table or figure needs.
 
     Parameters
     ----------
     plan
         What to run.
     out
-        Folder for the run folders.
+        Folder in which the run folders are created.
     options
-        How to run; with ``resume``, finished runs are not repeated.
+        How to run; with ``resume``, runs that have ended are not repeated.
     callback
         Called as runs proceed.
 
     Returns
     -------
     Reproduction
-        Our results with the paper's.
+        Our results, with the paper's numbers.
 
     Raises
     ------
     InvalidInput
-        If ``out`` cannot be used.
+        If ``out`` is a file or the folder of a single run, or a run folder cannot be used.
     """
     require_folder_for_runs(out)
     summaries = run_all([(config, out / folder) for config, folder in plan.runs], options, callback)
@@ -56,15 +56,15 @@ def _collect(
     panel, variant = cell.key
     folders = [RunFolder(run["folder"]) for run in summaries]
     histories = [folder.history() for folder in folders]
-    scored = zip(histories, folders, strict=True) if preset.shows == "thresholds" else ()
-    whole = [run["client_seconds"] / run["rounds"] for run in summaries if run["client_seconds"] is not None]
+    judged = zip(histories, folders, strict=True) if preset.shows == "thresholds" else ()
+    per_run = [run["client_seconds"] / run["rounds"] for run in summaries if run["client_seconds"] is not None]
     return CellResult(
         panel=panel,
         variant=variant,
         local_steps=cell.configs[0]["local_steps"],
         summaries=summaries,
         curves=[history.column("accuracy") for history in histories],
-        round_seconds=whole if timed is None else timed,
+        round_seconds=per_run if timed is None else timed,
         paper=preset.paper_value(variant, panel),
-        threshold_rates=[threshold_rates(history, folder.partition()) for history, folder in scored],
+        threshold_rates=[threshold_rates(history, folder.partition()) for history, folder in judged],
     )

@@ -1,15 +1,15 @@
-"""Tables with our numbers and, in brackets, the paper's."""
+"""Build tables with our numbers and, in brackets, the paper's."""
 
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from fedtaco.records.detection import KAPPAS, LIMITS
+from fedtaco.records.detection_rates import KAPPAS, LIMITS
 from fedtaco.records.formatting import format_mean
 from fedtaco.reproduce.results import CellResult, Reproduction
 
-TIMEOUT = 1.8
-"""A method that takes this many times FedAvg's seconds to the target is marked ○."""
+TIMEOUT_FACTOR = 1.8
+"""A method that takes more than this many times FedAvg's seconds to the target is marked ○."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class TextTable:
 
 
 def build_table(reproduction: Reproduction) -> TextTable:
-    """Return the table of a reproduction, as its view asks for.
+    """Return the table of a reproduction, whose layout depends on what it shows.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def _format_cell(reproduction: Reproduction, panel: str, variant: str) -> str:
     if reproduction.shows == "time-to-accuracy":
         return _time_to_accuracy(cell, fedavg)
     factor = 100 / cell.local_steps if reproduction.shows == "update-time" else 1.0
-    return _timed(cell, fedavg, factor)
+    return _format_round_seconds(cell, fedavg, factor)
 
 
 def _accuracy_and_rounds(cell: CellResult) -> str:
@@ -67,12 +67,12 @@ def _time_to_accuracy(cell: CellResult, fedavg: CellResult | None) -> str:
         return "–" if cell.ours is None or cell.ours.reached_target else cell.ours.rounds_to_target
     if reference is None:
         return _format_seconds(seconds)
-    mark = " ○" if seconds > TIMEOUT * reference else ""
+    mark = " ○" if seconds > TIMEOUT_FACTOR * reference else ""
     return f"{_format_seconds(seconds)}, {seconds / reference:.2f}×{mark}"
 
 
-def _timed(cell: CellResult, fedavg: CellResult | None, factor: float) -> str:
-    """Format seconds, times ``factor``, with the percentage by which they exceed FedAvg's."""
+def _format_round_seconds(cell: CellResult, fedavg: CellResult | None, factor: float) -> str:
+    """Format the seconds of a round, multiplied by ``factor``, and the percentage by which they exceed FedAvg's."""
     if cell.seconds is None:
         return "–"
     more = f", {100 * (cell.seconds / fedavg.seconds - 1):+.1f} %" if fedavg and fedavg.seconds else ""
@@ -106,7 +106,7 @@ def _brackets(text: str) -> str:
 
 
 def _alpha_table(reproduction: Reproduction) -> TextTable:
-    """Return the mean α, one row per kind of client and one column per panel."""
+    """Return a table of mean α, with one row per kind of client and one column per cell."""
     cells = reproduction.cells
     kinds = sorted({kind for cell in cells for kind in cell.alpha})
     rows = [[kind, *(_format_alpha(cell, kind) for cell in cells)] for kind in kinds]
@@ -120,7 +120,7 @@ def _format_alpha(cell: CellResult, kind: str) -> str:
 
 
 def _threshold_table(reproduction: Reproduction) -> TextTable:
-    """Return the clients that would be expelled, one row per κ and one column per λ."""
+    """Return a table of detection rates, with one row per κ and one column per λ."""
     columns = [(cell, limit) for cell in reproduction.cells for limit in LIMITS]
     rows = [[f"κ = {kappa:.1f}", *(_format_rates(cell, kappa, limit) for cell, limit in columns)] for kappa in KAPPAS]
     names = [f"{_column_name(reproduction, cell)}, λ = {limit}" for cell, limit in columns]

@@ -1,7 +1,7 @@
-"""Seconds of the slowest client in a round, from a short serial run in which the methods take turns.
+"""Measure the seconds of the slowest client in a round, in short serial runs in which the methods take turns.
 
-All clients perform the same number of steps, so a few of them suffice. Taking turns spreads the
-fluctuations of a busy machine evenly over the methods.
+All clients perform the same number of steps, so it is enough to time a few of them. Taking turns
+spreads the fluctuations of a busy machine evenly over the methods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,15 +9,17 @@ from contextlib import suppress
 from itertools import count, groupby, islice
 
 from fedtaco.errors import RunStopped
-from fedtaco.experiment.prepared import PreparedRun
+from fedtaco.experiment.prepared_run import PreparedRun
 from fedtaco.reproduce.plan import CellKey, PlannedCell
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
 
 TURNS = 5
+"""Number of rounds that are timed, after one that warms up."""
 CLIENTS_PER_TURN = 2
+"""Number of clients in each of these rounds."""
 MAX_STEPS = 50
-"""Number of local steps from which the seconds of longer rounds are extrapolated."""
+"""Maximum number of local steps that are timed; the seconds of longer rounds are extrapolated."""
 
 
 def time_rounds(cells: Sequence[PlannedCell], options: RunOptions, callback: Callback) -> dict[CellKey, list[float]]:
@@ -28,15 +30,15 @@ def time_rounds(cells: Sequence[PlannedCell], options: RunOptions, callback: Cal
     cells
         What to time, sorted by panel.
     options
-        Where the data are.
+        Its ``data_dir`` is used.
     callback
         Its ``on_timing_turn`` is called after every turn.
 
     Returns
     -------
     dict
-        Seconds of the slowest client in each round but the first, which warms up, by panel and variant.
-        There are fewer than ``TURNS`` if the run diverged.
+        For each panel and variant, the seconds of the slowest client in each round except the first, which warms up.
+        There are fewer than ``TURNS`` numbers if the run diverged.
     """
     seconds: dict[CellKey, list[float]] = {cell.key: [] for cell in cells}
     turn = count(1)
@@ -50,7 +52,7 @@ def time_rounds(cells: Sequence[PlannedCell], options: RunOptions, callback: Cal
 
 
 def _round_seconds(cell: PlannedCell, options: RunOptions) -> Iterator[float]:
-    """Yield the seconds of one short serial round after another, each run when it is asked for; end if one diverges."""
+    """Yield the seconds of short serial rounds; each round is run when its seconds are requested. End on divergence."""
     whole = cell.configs[0]
     steps = min(whole["local_steps"], MAX_STEPS)
     short: ExperimentConfig = {

@@ -1,1 +1,1 @@
-"""Runs: settings, records and results of a run, for the simulator and Flower alike."""
+"""Runs: settings, records and results of a run, shared by the simulator and Flower."""

@@ -1,4 +1,4 @@
-"""Callbacks: the progress bar, and trackers such as TensorBoard, follow runs through them."""
+"""Callbacks that follow runs, such as the progress bar and trackers."""
 
 from collections.abc import Mapping, Sequence
 from functools import partialmethod
@@ -11,26 +11,29 @@ from fedtaco.runs.settings import ExperimentConfig
 
 
 class Callback:
-    """Is called as runs proceed; override what is of interest. Several runs may proceed at the same time."""
+    """Base of callbacks; override the events of interest.
+
+    Several runs may proceed at the same time: ``config``, the same object in all events of a run, identifies it.
+    """
 
     def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
-        """Handle the start of a run, or its continuation."""
+        """Handle the start of a run, or its continuation; ``folder`` is ``None`` if nothing is recorded."""
 
     def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
         """Handle the end of a round."""
 
     def on_run_end(self, config: ExperimentConfig, summary: Mapping[str, Any]) -> None:
-        """Handle the end of a run."""
+        """Handle the end of a run, finished or stopped early; ``summary`` is that in ``summary.json``."""
 
     def on_run_skipped(self, config: ExperimentConfig) -> None:
-        """Handle a run that had finished before."""
+        """Handle a run that is not repeated because it has already ended."""
 
     def on_timing_turn(self, done: int, turns: int) -> None:
-        """Handle one of the turns in which methods are timed."""
+        """Handle the end of a turn in which a method was timed: ``done`` of ``turns`` are over."""
 
 
 class CallbackList(Callback):
-    """Calls several callbacks."""
+    """Passes every event on to several callbacks, in order."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = callbacks

@@ -1,27 +1,29 @@
-"""The records of a run, on this machine or on Flower: history, run folder, checkpoints, models and summary."""
+"""Record a run, simulated or on Flower: history, run folder, checkpoints, models and summary."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, TypeVar
 
-from fedtaco.methods import Method
+from fedtaco.errors import InvalidInput
+from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.records import Arrays, History, PartitionRecord, RunFolder
 from fedtaco.records.summary import summarize
+from fedtaco.runs.library_versions import current_versions, record_versions
 from fedtaco.runs.result import Result
 from fedtaco.runs.state_arrays import changed_memories, restore_state, shared_arrays, to_arrays
-from fedtaco.runs.versions import current_versions, record_versions
+from fedtaco.runs.state_structure import require_structure
 from fedtaco.server import FinishedRound, RunState
 
 CHECKPOINT_SHARE = 0.03
-"""Fraction of a run's time that checkpoints may take; a run that is killed repeats the rounds after the last one."""
+"""Fraction of a run's time that checkpoints may take. A killed run repeats the rounds after its last checkpoint."""
 
 State = TypeVar("State", bound=RunState)
 
 
 class Recorder:
-    """Keeps the history of a run, and everything in a folder if there is one.
+    """Keeps the history of a run and, if it has a folder, writes everything there.
 
     Parameters
     ----------
@@ -32,7 +34,7 @@ class Recorder:
     partition
         Which client holds which samples.
     every_round
-        Whether to write a checkpoint after every round, instead of as often as its cost allows.
+        Whether to write a checkpoint after every round, instead of only as often as its cost allows.
     """
 
     def __init__(
@@ -46,40 +48,68 @@ class Recorder:
         self.folder, self.config, self.partition, self.every_round = folder, config, partition, every_round
         self.history = History()
         self.ran_by: Mapping[str, Any] = {}
-        """How the run is done: the engine and versions; those of its start if it was resumed."""
+        """The engine and library versions; for a resumed run, as its folder recorded them before."""
         self.extra: Arrays = {}
-        """Further arrays in the checkpoint."""
+        """Further arrays to store in the checkpoint."""
         self._next_checkpoint = 0.0
 
     def claim(self, *, resume: bool, overwrite: bool) -> AbstractContextManager[None]:
-        """Check that the folder may be used, and keep other processes out of it meanwhile."""
+        """Check that the folder may be used, and lock it until the returned context exits."""
         if self.folder is None:
             return nullcontext()
         return self.folder.claim(self.config, resume=resume, overwrite=overwrite)
 
-    def begin(self, initial: State, ran_by: Mapping[str, Any], *, resume: bool) -> State:
-        """Start the records, or continue those in the folder; return the state to continue from."""
+    def begin(
+        self,
+        initial: State,
+        ran_by: Mapping[str, Any],
+        *,
+        resume: bool,
+        client_memory: NamedTensors | None = None,
+    ) -> State:
+        """Start the records, or continue those in the folder; return the state from which to run.
+
+        Parameters
+        ----------
+        initial
+            The state before the first round.
+        ran_by
+            The engine, as the folder records it.
+        resume
+            Whether to continue the run in the folder, if there is one.
+        client_memory
+            The memory of a new client, whose structure stored memories must have.
+
+        Raises
+        ------
+        InvalidInput
+            If a file in the folder is damaged, or it belongs to other data or another model.
+        """
         self.ran_by = {**ran_by, "versions": [current_versions(1)]}
         self.state: RunState = initial
         self._saved: RunState = initial
         if self.folder is None:
             return initial
-        if not (resume and self.folder.exists()):
+        stored = self.folder.load_checkpoint() if resume and self.folder.exists() else None
+        if stored is None:
             self.folder.create({**self.config, "ran_by": self.ran_by}, self.partition)
             return initial
-        self.ran_by = self.folder.config()["ran_by"]
-        stored, state = self.folder.checkpoint.load(), initial
-        if stored is not None:
-            state, self.extra = restore_state(self.folder.path, initial, *stored)
+        if not self.folder.partition().equals(self.partition):
+            raise InvalidInput(
+                f"The partition in {self.folder.path} is not the one that its settings give now, so the data have "
+                "changed; restore the data, or start the run again (overwrite)."
+            )
+        state, self.extra = restore_state(self.folder.path, initial, *stored)
+        require_structure(self.folder.path, initial, state, client_memory or {})
         self.state = self._saved = state
-        self.folder.rewind(state.round)
-        self.history = self.folder.history()
+        self.history = self.folder.rewind()
+        self.ran_by = {**self.ran_by, **self.folder.config()["ran_by"]}
         if state.round < self.config["rounds"]:
             record_versions(self.folder, state.round + 1)
         return state
 
     def add(self, finished: FinishedRound) -> None:
-        """Record a finished round, and write a checkpoint if it is time."""
+        """Record a finished round, and write a checkpoint if one is due."""
         self.history.rounds.append(finished.record)
         self.history.clients.extend(finished.clients)
         if self.folder is not None:
@@ -111,6 +141,11 @@ class Recorder:
             Why the run could not continue, or ``None`` if it finished.
         **notes
             Further entries of the summary, such as the engine in words.
+
+        Returns
+        -------
+        tuple
+            The result, and the summary as ``summary.json`` contains it.
         """
         result = Result.of(method, model, self.state, self.history)
         summary = {

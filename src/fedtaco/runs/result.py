@@ -1,4 +1,4 @@
-"""What a run returns: its history and the trained model."""
+"""The result of a run: its history and the trained model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from safetensors.torch import load_model as _load
 from safetensors.torch import save_model as _save
 from torch import nn
 
+from fedtaco.errors import InvalidInput
+from fedtaco.files import reading
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel
 from fedtaco.records import History
@@ -19,8 +21,8 @@ from fedtaco.server import RunState
 class Result:
     """The history and models of a run.
 
-    ``model`` is the global model w. ``output_model`` is the one the method returns: the same for all
-    methods but TACO, whose z looks one step ahead. Curves and targets are those of ``model``.
+    ``model`` is the global model w, to which the history refers. ``output_model`` is the model that the method
+    returns: the same one, unless the method defines another, as TACO does with z.
     """
 
     history: History
@@ -36,22 +38,46 @@ class Result:
         return cls(history, trained, trained if same else model.to_module(output, state.buffers))
 
     def save(self, path: str | Path) -> None:
-        """Write the global model as safetensors; :func:`load_model` reads it back."""
+        """Write the global model as a safetensors file, which :func:`load_model` reads."""
         save_model(self.model, path)
 
 
 def save_model(model: nn.Module, path: str | Path) -> None:
-    """Write a model's parameters and buffers as safetensors."""
+    """Write a model's parameters and buffers as a safetensors file.
+
+    Parameters
+    ----------
+    model
+        The model to save.
+    path
+        File to write.
+    """
     _save(model, str(path))
 
 
 def load_model(model: nn.Module, path: str | Path) -> nn.Module:
-    """Read parameters and buffers into ``model``, which must have the architecture that was saved.
+    """Read parameters and buffers from a safetensors file into ``model``.
+
+    Parameters
+    ----------
+    model
+        A model of the architecture that was saved; it is changed in place.
+    path
+        File to read.
 
     Returns
     -------
     nn.Module
         The same ``model``.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, or contains another architecture.
     """
-    _load(model, str(path))
+    with reading(Path(path)):
+        try:
+            _load(model, str(path))
+        except RuntimeError as error:
+            raise InvalidInput(f"{path} is not of the architecture of the given model: {error}") from error
     return model

@@ -1,7 +1,7 @@
-"""Every setting of a run, declared once: type, default, valid values, help, and whether Flower's nodes receive it.
+"""Every setting of a run, declared once: type, default, valid values, help, and whether it is sent to Flower's nodes.
 
-The command line, the keyword arguments of :func:`fedtaco.train`, :func:`fedtaco.run` and
-:class:`fedtaco.flower.FedStrategy`, validation, and the wire format follow these declarations. Nothing here
+These declarations determine the options of the command line, the keyword arguments of :func:`fedtaco.train`,
+:func:`fedtaco.run` and :class:`fedtaco.flower.FedStrategy`, their validation, and the wire format. Nothing here
 imports torch, so that ``fedtaco --help`` answers at once.
 """
 
@@ -14,29 +14,48 @@ from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.parameters import Domain, ParameterValue
+from fedtaco.printable import quoted
 
 EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "Where results go"
 """Panels of the command line's help."""
+MAX_COUNT = 1_000_000
+"""Maximum number of clients, rounds, local steps, and samples in a batch."""
+MAX_SAMPLES_PER_ROUND = 50_000_000
+"""Maximum number of samples that a client trains on in a round, repeated ones included."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is declared of a setting besides its type."""
+    """The declaration of a setting, besides its type."""
 
     default: Any
     """The value if none is given."""
     domain: Domain
+    """Valid values and help."""
     panel: str
+    """Panel of the command line's help."""
     by_dataset: bool
-    """Whether experiments take the default from the dataset (``experiment/defaults.py``)."""
+    """Whether the default of experiments depends on the dataset (``experiment/defaults.py``)."""
     on_wire: bool
-    """Whether Flower's nodes receive it."""
+    """Whether the server sends it to Flower's nodes."""
 
 
 def setting(
     default: Any, meaning: str, panel: str = TRAINING, by_dataset: bool = False, on_wire: bool = False, **domain: Any
 ) -> Setting:
-    """Declare a setting inside ``Annotated``; ``domain`` limits its values as in :func:`fedtaco.parameter`."""
+    """Declare a setting inside ``Annotated``.
+
+    Parameters
+    ----------
+    default
+        The value if none is given; ``None`` if it is derived.
+    meaning
+        Help text, a sentence.
+    panel, by_dataset, on_wire
+        See :class:`Setting`.
+    **domain
+        The valid values, as in :func:`fedtaco.parameter`.
+    """
     return Setting(default, Domain(meaning, **domain), panel, by_dataset, on_wire)
 
 
@@ -47,17 +66,15 @@ where_results_go = partial(setting, panel=OUTPUT)
 class SharedSettings(TypedDict, total=False):
     """Settings of the simulator and of Flower."""
 
-    batch_size: Annotated[int, setting(64, "Samples in a local step.", low=1, on_wire=True)]
+    batch_size: Annotated[int, setting(64, "Samples per local step.", low=1, high=MAX_COUNT, on_wire=True)]
     local_lr: Annotated[
         float, setting(0.01, "Local learning rate, η_l.", low=0, high=1e30, by_dataset=True, on_wire=True)
     ]
     server_lr: Annotated[
         float | None,
-        setting(None, "Server learning rate, η_g; K·η_l by default: the plain mean.", low=0, high=1e30, on_wire=True),
+        setting(None, "Server learning rate, η_g; K·η_l by default (plain averaging).", low=0, high=1e30, on_wire=True),
     ]
-    seed: Annotated[
-        int, setting(0, "Seed of everything random; the first of --seeds.", low=0, high=2**63 - 1, on_wire=True)
-    ]
+    seed: Annotated[int, setting(0, "Random seed; with --seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)]
 
 
 class TrainSettings(SharedSettings, total=False):
@@ -65,29 +82,29 @@ class TrainSettings(SharedSettings, total=False):
 
     weighting: Annotated[
         str,
-        setting("uniform", "Weight of an upload: uniform, or by the client's samples.", choices=("uniform", "samples")),
+        setting("uniform", "Weights of uploads: uniform, or samples (by client size).", choices=("uniform", "samples")),
     ]
-    participation: Annotated[float, setting(1.0, "Fraction of the clients in a round.", low=0, open_low=True, high=1)]
+    participation: Annotated[float, setting(1.0, "Fraction of clients in each round.", low=0, open_low=True, high=1)]
     detector: Annotated[
         str,
         what_is_run(
             "off",
             "Freeloader detection: off; guard, which drops uploads without anything new and expels clients that keep "
             "sending them; paper, TACO's rule, which expels clients whose α reached paper.kappa (0.6) in "
-            "paper.max_strikes rounds (a fifth of all), and honest ones too if data are even; or your own as "
-            "package.module:Class.",
+            "paper.max_strikes rounds (a fifth of all), including honest ones if data are evenly "
+            "distributed; or your own as package.module:Class.",
         ),
     ]
     engine: Annotated[
         str,
         setting(
             "auto",
-            "How clients are run: serial (one by one, exact seconds), pool (on all cores, the same bits), batched "
-            "(many in one computation), or auto, which chooses by a fixed rule and says so.",
+            "How clients run: serial (one by one, exact seconds), pool (on all cores, same bits as serial), batched "
+            "(many in one computation), or auto, which chooses by a fixed rule and reports its choice.",
             choices=("auto", "serial", "pool", "batched"),
         ),
     ]
-    device: Annotated[str, setting("cpu", "Where models compute: cpu, cuda, mps, or auto, an accelerator if any.")]
+    device: Annotated[str, setting("cpu", "Device: cpu, cuda, mps, or auto (an accelerator if there is one).")]
 
 
 class RunSettings(TrainSettings, total=False):
@@ -97,9 +114,9 @@ class RunSettings(TrainSettings, total=False):
         str, what_is_run("digits", "Dataset by name, as 'fedtaco data list' shows; other defaults depend on it.")
     ]
     model: Annotated[
-        str, what_is_run(None, "mlp, mlp:64-32, cnn, resnet18, resnet18:batchnorm or lstm.", by_dataset=True)
+        str, what_is_run(None, "Model: mlp, mlp:64-32, cnn, resnet18, resnet18:batchnorm or lstm.", by_dataset=True)
     ]
-    clients: Annotated[int, what_is_run(20, "Number of clients, N.", low=1, on_wire=True)]
+    clients: Annotated[int, what_is_run(20, "Number of clients, N.", low=1, high=MAX_COUNT, on_wire=True)]
     partition: Annotated[
         str,
         what_is_run(
@@ -116,9 +133,9 @@ class RunSettings(TrainSettings, total=False):
         str | None,
         what_is_run(
             None,
-            "What they do: replay (send the last global move; the default), replay-scaled:0.3, replay-noise:0.5, zero, "
-            "disguised, random, each also with :late (honest for a third of the rounds) or :intermittent (every other "
-            "round); or attack: sign-flip, label-flip, gaussian; or your own as package.module:Class.",
+            "Behaviour: replay (send back the last global update; the default), replay-scaled:0.3, replay-noise:0.5, "
+            "zero, disguised, random, each also with :late (honest in the first third of the rounds) or :intermittent "
+            "(in every other round); an attack: sign-flip, label-flip, gaussian; or your own as package.module:Class.",
         ),
     ]
     parameters: Annotated[
@@ -127,42 +144,52 @@ class RunSettings(TrainSettings, total=False):
     ]
     target: Annotated[
         float,
-        what_is_run(None, "Test accuracy for rounds-to-accuracy.", low=0, open_low=True, high=1, by_dataset=True),
+        what_is_run(None, "Test accuracy to which rounds are counted.", low=0, open_low=True, high=1, by_dataset=True),
     ]
     validation: Annotated[
-        float, what_is_run(0.0, "Fraction of every client's samples to hold out.", low=0, high=1, open_high=True)
+        float, what_is_run(0.0, "Fraction of each client's samples to hold out.", low=0, high=1, open_high=True)
     ]
-    rounds: Annotated[int, setting(None, "Communication rounds, T.", low=1, by_dataset=True, on_wire=True)]
+    rounds: Annotated[
+        int, setting(None, "Communication rounds, T.", low=1, high=MAX_COUNT, by_dataset=True, on_wire=True)
+    ]
     local_steps: Annotated[
-        int, setting(None, "Local steps of a client in a round, K.", low=1, by_dataset=True, on_wire=True)
+        int,
+        setting(None, "Local steps per client and round, K.", low=1, high=MAX_COUNT, by_dataset=True, on_wire=True),
     ]
 
 
 class ExperimentConfig(RunSettings, total=False):
-    """All settings of one run; :func:`fedtaco.experiment.config.resolve_config` makes a complete and checked one."""
+    """All settings of one run; :func:`~fedtaco.experiment.resolve_config` checks and completes them."""
 
     method: Annotated[str, what_is_run("taco", "A method by name, or your own as package.module:Class.")]
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How runs are done; none of this changes a result."""
+    """How runs are done; none of these options changes a result."""
 
-    resume: Annotated[bool, where_results_go(False, "Continue what the folder holds.")] = False
-    overwrite: Annotated[bool, where_results_go(False, "Replace what the folder holds.")] = False
+    resume: Annotated[bool, where_results_go(False, "Continue the runs in the folder.")] = False
+    overwrite: Annotated[bool, where_results_go(False, "Replace the runs in the folder.")] = False
     data_dir: Annotated[
         str | Path | None,
-        what_is_run(None, "Where datasets are; by default FEDTACO_DATA, or the user's cache folder."),
+        what_is_run(None, "Folder with datasets; by default FEDTACO_DATA, else one in the user's cache."),
     ] = None
-    workers: Annotated[int | None, setting(None, "Processes of the engines pool and batched; one per core.")] = None
+    workers: Annotated[
+        int | None,
+        setting(
+            None, "Worker processes of the engines pool and batched; by default at most one per core.", low=1, high=1000
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
+        if self.workers is not None:
+            check_setting(RunOptions, "workers", self.workers)
         if self.resume and self.overwrite:
             raise InvalidInput("Either continue a run (resume) or replace it (overwrite), not both.")
 
 
 def declared(kind: Any) -> dict[str, tuple[Any, Setting]]:
-    """Return the type and declaration of each setting of a TypedDict, in the order of the command line's help.
+    """Return the type and declaration of each setting of a class, in the order of the command line's help.
 
     >>> declared(TrainSettings)["batch_size"][1].default
     64
@@ -176,7 +203,7 @@ def declared(kind: Any) -> dict[str, tuple[Any, Setting]]:
 
 
 def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all settings of a TypedDict, checked, with defaults for those that are missing or ``None``.
+    """Return all settings of a class, checked, with defaults for those that are missing or ``None``.
 
     Raises
     ------
@@ -187,17 +214,26 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in known:
             raise unknown("setting", name, known)
-    values = {}
-    for name, (hint, declaration) in known.items():
-        value = given.get(name)
-        values[name] = declaration.default if value is None else _check(name, hint, declaration.domain, value)
+    values = {
+        name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
+        for name, (_, declaration) in known.items()
+    }
+    samples = (values.get("local_steps") or 1) * (values.get("batch_size") or 1)
+    if samples > MAX_SAMPLES_PER_ROUND:
+        raise InvalidInput(
+            f"local_steps times batch_size is {samples:,}; a client may train on at most {MAX_SAMPLES_PER_ROUND:,} "
+            "samples in a round."
+        )
     return values
 
 
-def _check(name: str, hint: Any, domain: Domain, value: Any) -> Any:
+def check_setting(kind: type, name: str, value: Any) -> Any:
+    """Return a value of a declared setting, numbers as the declared type; raise InvalidInput if it is not valid."""
+    hint, declaration = declared(kind)[name]
+    domain = declaration.domain
     kinds = set(get_args(hint) if isinstance(hint, UnionType) else (hint,)) - {NoneType}
     if kinds & {int, float}:
-        domain = replace(domain, whole=int in kinds)
+        domain = replace(domain, whole=int in kinds).bounded()
         is_valid, expected = domain.admits(value), domain.describe()
     elif domain.choices:
         is_valid, expected = domain.admits(value), domain.describe()
@@ -206,5 +242,5 @@ def _check(name: str, hint: Any, domain: Domain, value: Any) -> Any:
             (isinstance(value, str), "text") if str in kinds else (isinstance(value, Mapping), "a mapping")
         )
     if not is_valid:
-        raise InvalidInput(f"{name} is {value!r}; it must be {expected}.")
+        raise InvalidInput(f"{name} is {quoted(value)}; it must be {expected}.")
     return float(value) if float in kinds else value

@@ -1,4 +1,4 @@
-"""From the state of a run to the arrays of a checkpoint, and back."""
+"""Convert the state of a run to the arrays of a checkpoint, and back."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,31 +15,32 @@ from fedtaco.server import RunState
 from fedtaco.simulator import SimulatorState
 
 ADVERSARY = "adversary/"
-"""Prefix of the names of what a simulated adversary remembers."""
+"""Prefix of the names of arrays in a simulated adversary's memory."""
 
 State = TypeVar("State", bound=RunState)
 
 
 def shared_arrays(state: RunState) -> Arrays:
-    """Return everything but the memories of single clients, by ``group/name``."""
+    """Return all arrays of a state except the memories of its clients, by ``group/name``."""
     groups: dict[str, NamedTensors] = {
         "state": {"weights": state.server.weights, "buffers": state.buffers},
         "server": state.server.memory,
-        "trust": state.trust,
+        "detector": state.detector_memory,
+        "baseline": state.baseline,
     }
     return to_arrays({f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()})
 
 
 def changed_memories(before: RunState, after: RunState) -> dict[int, Arrays]:
-    """Return the memories of the clients that changed between two states."""
-    old, new, adversaries = before.memories, after.memories, _adversary_memories(after)
+    """Return the memories of those clients whose memory changed between two states."""
+    old, new, new_adversaries = before.memories, after.memories, _adversary_memories(after)
     changed = {client for client in new if old.get(client) is not new[client]}
-    seen = _adversary_memories(before)
-    changed |= {client for client in adversaries if seen.get(client) is not adversaries[client]}
+    old_adversaries = _adversary_memories(before)
+    changed |= {client for client in new_adversaries if old_adversaries.get(client) is not new_adversaries[client]}
     return {
         client: {
             **to_arrays(new.get(client, {})),
-            **{ADVERSARY + name: array for name, array in to_arrays(adversaries.get(client, {})).items()},
+            **{ADVERSARY + name: array for name, array in to_arrays(new_adversaries.get(client, {})).items()},
         }
         for client in changed
     }
@@ -48,17 +49,17 @@ def changed_memories(before: RunState, after: RunState) -> dict[int, Arrays]:
 def restore_state(
     folder: Path, initial: State, round_number: int, shared: Arrays, clients: Mapping[int, Arrays]
 ) -> tuple[State, Arrays]:
-    """Return the state that a checkpoint stores, and the arrays in it that belong to no state.
+    """Return the state that a checkpoint stores, and its further arrays (see ``Recorder.extra``).
 
     Raises
     ------
     InvalidInput
-        If the checkpoint is of another model than ``initial``.
+        If the checkpoint belongs to another model than ``initial``.
     """
     for name, tensor in (("state/weights", initial.server.weights), ("state/buffers", initial.buffers)):
         if name not in shared or shared[name].shape != tensor.shape:
             raise InvalidInput(f"The checkpoint in {folder} is of another model; start the run again (overwrite).")
-    groups: dict[str, dict[str, Tensor]] = {"state": {}, "server": {}, "trust": {}}
+    groups: dict[str, dict[str, Tensor]] = {"state": {}, "server": {}, "detector": {}, "baseline": {}}
     extra = {key: array for key, array in shared.items() if key.partition("/")[0] not in groups}
     for key in set(shared) - set(extra):
         group, _, name = key.partition("/")
@@ -76,7 +77,8 @@ def restore_state(
         server=ServerState(groups["state"]["weights"], groups["server"]),
         buffers=groups["state"]["buffers"],
         memories=memories,
-        trust=groups["trust"],
+        detector_memory=groups["detector"],
+        baseline=groups["baseline"],
     )
     return (replace(state, adversary_memories=adversaries) if isinstance(state, SimulatorState) else state), extra
 

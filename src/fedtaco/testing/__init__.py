@@ -1,12 +1,12 @@
-"""The contracts that every method and detector must keep, registered ones and users' own alike.
+"""The contracts that every method and detector must fulfil, whether registered or a user's own.
 
-``check_method(MyMethod())`` and ``check_detector(MyDetector())`` run every check and raise
-``AssertionError`` with a sentence at the first one that fails.
+``check_method(MyMethod())`` and ``check_detector(MyDetector())`` run all checks and raise an ``AssertionError``
+that explains the first one that fails.
 """
 
 from fedtaco.testing.detector_contract import DETECTOR_CONTRACT, check_detector
 from fedtaco.testing.method_contract import METHOD_CONTRACT, check_method
-from fedtaco.testing.small import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
+from fedtaco.testing.small_federation import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
 
 __all__ = [
     "CLIENTS",

@@ -1,4 +1,4 @@
-"""What the contracts share: running their checks, and comparing states."""
+"""Helpers of both contracts: run checks, and compare the states of two runs."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -25,10 +25,12 @@ def run_checks(checks: Sequence[Callable[[Subject], None]], subject: Subject) ->
 
 
 def assert_same(first: RunState, second: RunState, complaint: str) -> None:
+    """Raise AssertionError with ``complaint`` unless all tensors of two states have the same bits."""
     for (name, one), (_, other) in zip(named_tensors(first), named_tensors(second), strict=True):
         assert torch.allclose(one, other, rtol=0, atol=0, equal_nan=True), f"{complaint} ('{name}')"
 
 
 def named_tensors(state: RunState) -> list[tuple[str, Tensor]]:
-    own = {f"client {i}: {name}": t for i, memory in sorted(state.memories.items()) for name, t in memory.items()}
-    return [("weights", state.server.weights), *sorted(state.server.memory.items()), *own.items()]
+    """Return the weights, the server's memory and the clients' memories, with names for messages."""
+    memories = {f"client {i}: {name}": t for i, memory in sorted(state.memories.items()) for name, t in memory.items()}
+    return [("weights", state.server.weights), *sorted(state.server.memory.items()), *memories.items()]

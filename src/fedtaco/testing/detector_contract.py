@@ -1,7 +1,8 @@
-"""The contract of detectors: one function per rule, whose docstring says what must hold."""
+"""The contract of detectors: one function per rule, whose docstring states the rule."""
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,32 +13,43 @@ from fedtaco.methods import Taco
 from fedtaco.server import FinishedRound, RunState
 from fedtaco.testing.checks import assert_same, run_checks
 from fedtaco.testing.engines import ReversedEngine, through_bytes
-from fedtaco.testing.small import CLIENTS, SAMPLES, make_simulator, skewed_clients
+from fedtaco.testing.small_federation import CLIENTS, SAMPLES, make_simulator, skewed_clients
 from fedtaco.trust import AdversarialClients, Detector
 from fedtaco.trust.behaviours.freeloaders import Zero
 
 RECORD = ("strikes", "seen", "expelled")
+"""What the memory of every detector contains, with one entry per client."""
 
 
 def check_detector(detector: Detector) -> None:
-    """Check a detector against the whole contract.
+    """Check that a detector fulfils the contract of detectors.
+
+    Parameters
+    ----------
+    detector
+        The detector to check, with the parameters it is to be checked with.
 
     Raises
     ------
     AssertionError
-        With a sentence about the first rule that the detector breaks.
+        If the detector breaks a rule; the message explains the first one.
+
+    Examples
+    --------
+    >>> from fedtaco.trust import PaperDetector
+    >>> check_detector(PaperDetector(kappa=0.7))
     """
     run_checks(DETECTOR_CONTRACT, detector)
 
 
 def memory_is_plain_data(detector: Detector) -> None:
-    """The memory is named tensors with ``strikes``, ``seen`` and ``expelled`` per client, and keeps its names."""
-    before = make_simulator(Taco(), detector=detector).initial_state().trust
+    """The memory keeps its names; ``strikes``, ``seen`` and ``expelled`` are among them, with one entry per client."""
+    before = make_simulator(Taco(), detector=detector).initial_state().detector_memory
     for name in RECORD:
         assert name in before, f"{detector.name}: initial_memory has no '{name}'"
         assert before[name].shape == (CLIENTS,), f"{detector.name}: '{name}' needs one entry per client"
     for finished in _rounds(detector):
-        after = finished.state.trust
+        after = finished.state.detector_memory
         assert set(after) == set(before), f"{detector.name}: the memory's names change from round to round"
 
 
@@ -50,39 +62,40 @@ def runs_are_reproducible(detector: Detector) -> None:
 
 def numbering_of_clients_does_not_matter(detector: Detector) -> None:
     """Renumbering the clients renumbers what the detector remembers of them and changes nothing else."""
-    turned = [*range(1, CLIENTS), 0]
-    clients = [skewed_clients()[client] for client in turned]
+    rotated = [*range(1, CLIENTS), 0]
+    clients = [skewed_clients()[client] for client in rotated]
     plain, renumbered = (_rounds(detector, batch_size=SAMPLES, clients=own) for own in (skewed_clients(), clients))
     for one, other in zip(plain, renumbered, strict=True):
         for name in RECORD:
-            same = torch.equal(one.state.trust[name][turned], other.state.trust[name])
+            same = torch.equal(one.state.detector_memory[name][rotated], other.state.detector_memory[name])
             assert same, f"{detector.name}: the numbering of clients changes '{name}'"
 
 
 def decisions_survive_saving(detector: Detector) -> None:
-    """A run that is stopped, saved as bytes, loaded and continued decides as an uninterrupted one."""
+    """A run that is stopped, saved as bytes, loaded and continued makes the decisions of an uninterrupted one."""
     first, *rest = _rounds(detector)
     state = first.state
-    loaded = RunState(state.round, state.server, state.buffers, state.memories, through_bytes(state.trust))
+    memory, baseline = (through_bytes(named) for named in (state.detector_memory, state.baseline))
+    loaded = replace(state, detector_memory=memory, baseline=baseline)
     _assert_same_decisions(rest, _rounds(detector, loaded), f"{detector.name}: a resumed run differs")
 
 
 def expelled_clients_stay_out(detector: Detector) -> None:
-    """A client that was expelled is never asked again, and what is dropped has a reason."""
+    """An expelled client takes part in no further round, and every dropped upload has a decision with a reason."""
     expelled: set[int] = set()
     freeloaders = AdversarialClients(frozenset({1}), Zero(), seed=0)
     for finished in _rounds(detector, adversaries=freeloaders):
-        asked = {record.client for record in finished.clients}
-        assert not asked & expelled, f"{detector.name}: an expelled client was asked again"
+        cohort = {record.client for record in finished.clients}
+        assert not cohort & expelled, f"{detector.name}: an expelled client took part in a later round"
         for decision in finished.record.decisions:
             assert decision.reason, f"{detector.name}: a decision has no reason"
         decided = {decision.client for decision in finished.record.decisions}
         assert set(finished.record.dropped) <= decided, f"{detector.name}: an upload was dropped without a decision"
-        expelled |= set(torch.nonzero(finished.state.trust["expelled"]).flatten().tolist())
+        expelled |= set(torch.nonzero(finished.state.detector_memory["expelled"]).flatten().tolist())
 
 
 def few_clients_work(detector: Detector) -> None:
-    """One client and two clients are enough, and so is partial participation."""
+    """Runs with one client, with two clients and with partial participation work."""
     for options in ({"clients": skewed_clients()[:1]}, {"clients": skewed_clients()[:2]}, {"participation": 0.4}):
         weights = _rounds(detector, **options)[-1].state.server.weights
         assert torch.isfinite(weights).all(), f"{detector.name}: the model is not finite"
@@ -110,7 +123,7 @@ DETECTOR_CONTRACT: tuple[Callable[[Detector], None], ...] = (
 
 
 def _rounds(detector: Detector, state: RunState | None = None, **options: Any) -> list[FinishedRound]:
-    """Return the rounds of a run, up to one in which no client is left."""
+    """Return the rounds of a run, which ends early if all clients are expelled."""
     simulator, finished_rounds = make_simulator(Taco(), detector=detector, **options), []
     with suppress(RunStopped):
         for finished in simulator.rounds(state or simulator.initial_state()):

@@ -1,4 +1,4 @@
-"""Engines that try a method: in another order, over a wire, and counting what it costs."""
+"""Engines for the contract of methods: they run clients in reverse order, serialise messages, or count costs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from fedtaco.client import ClientRunner
 from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions
 from fedtaco.engines import SerialEngine
 from fedtaco.methods import Broadcast, Method, NamedTensors
-from fedtaco.testing.small import SAMPLES
+from fedtaco.testing.small_federation import SAMPLES
 
 
 class ReversedEngine(SerialEngine):
@@ -24,7 +24,7 @@ class ReversedEngine(SerialEngine):
 
 
 class WireEngine(SerialEngine):
-    """Sends every message through bytes."""
+    """Converts every broadcast and upload to bytes and back, as a network does."""
 
     def run_client(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
         sent = instructions.broadcast
@@ -36,7 +36,7 @@ class WireEngine(SerialEngine):
 
 @dataclass
 class CostCounter:
-    """Counts what clients compute, receive, remember and send."""
+    """Counts what clients compute, receive, remember and send, in the units of :class:`~fedtaco.methods.Cost`."""
 
     gradients: int = 0
     full_passes: int = 0
@@ -46,7 +46,7 @@ class CostCounter:
     bytes_up: int = 0
 
     def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """Count a gradient evaluation; a loss function for the simulator."""
+        """Return the cross entropy, and count a gradient: a full pass if the batch contains all samples of a client."""
         if torch.is_grad_enabled():
             self.gradients += len(target) < SAMPLES
             self.full_passes += len(target) == SAMPLES
@@ -75,5 +75,5 @@ class _CountingEngine(SerialEngine):
 
 
 def through_bytes(named: NamedTensors) -> dict[str, Tensor]:
-    """Return named tensors after they were written to bytes and read back."""
+    """Convert named tensors to bytes and back."""
     return from_bytes(to_bytes({name: tensor.contiguous() for name, tensor in named.items()}))

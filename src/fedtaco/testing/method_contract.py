@@ -1,4 +1,4 @@
-"""The contract of methods: one function per rule, whose docstring says what must hold."""
+"""The contract of methods: one function per rule, whose docstring states the rule."""
 
 import difflib
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fedtaco.methods import Broadcast, LocalContext, Method, NamedTensors, Serve
 from fedtaco.server import RunState
 from fedtaco.testing.checks import assert_same, named_tensors, run_checks
 from fedtaco.testing.engines import CostCounter, ReversedEngine, WireEngine, through_bytes
-from fedtaco.testing.small import (
+from fedtaco.testing.small_federation import (
     CLIENTS,
     LOCAL_LR,
     ROUNDS,
@@ -26,22 +26,32 @@ from fedtaco.testing.small import (
 
 
 def check_method(method: Method) -> None:
-    """Check a method against the whole contract.
+    """Check that a method fulfils the contract of methods.
+
+    Parameters
+    ----------
+    method
+        The method to check, with the parameters it is to be checked with.
 
     Raises
     ------
     AssertionError
-        With a sentence about the first rule that the method breaks.
+        If the method breaks a rule; the message explains the first one.
+
+    Examples
+    --------
+    >>> from fedtaco import Taco
+    >>> check_method(Taco(gamma=0.02))
     """
     run_checks(METHOD_CONTRACT, method)
 
 
 def hooks_are_well_formed(method: Method) -> None:
-    """Hooks are spelt right and return named tensors; an upload holds ``update``, and all memory is kept."""
+    """Hooks are spelt right and return named tensors, uploads contain ``update``, and ``finish`` returns all memory."""
     hooks = {name for name in dir(Method) if not name.startswith("_")}
     for name in {name for name in dir(method) if not name.startswith("_")} - hooks:
         near = difflib.get_close_matches(name, hooks, n=1, cutoff=0.85)
-        assert not near, f"{method.name}: '{name}' is no hook; did you mean '{near[0]}'?"
+        assert not near, f"{method.name}: '{name}' is not a hook; did you mean '{near[0]}'?"
     simulator = make_simulator(method)
     server = simulator.initial_state().server
     declared = method.client_memory(server.weights, constants())
@@ -53,42 +63,42 @@ def hooks_are_well_formed(method: Method) -> None:
         return
     sent = method.broadcast(server, torch.arange(CLIENTS))
     numbers = {name: values[0] for name, values in sent.scalars.items()}
-    answer = _run_by_hand(method, sent, numbers, declared, torch.ones(1, dtype=torch.float64))
-    assert isinstance(answer, tuple) and len(answer) == 2, f"{method.name}: finish must give a pair (upload, memory)"
-    assert "update" in method.decode(answer[0]), f"{method.name}: the upload holds no 'update'"
-    assert set(answer[1]) == set(declared), (
-        f"{method.name}: client_memory names {sorted(declared)}, but finish keeps {sorted(answer[1])}"
+    result = _run_by_hand(method, sent, numbers, declared, torch.ones(1, dtype=torch.float64))
+    assert isinstance(result, tuple) and len(result) == 2, f"{method.name}: finish must return a pair (upload, memory)"
+    assert "update" in method.decode(result[0]), f"{method.name}: the upload does not contain 'update'"
+    assert set(result[1]) == set(declared), (
+        f"{method.name}: client_memory declares {sorted(declared)}, but finish returns {sorted(result[1])}"
     )
 
 
 def same_seed_same_result(method: Method) -> None:
-    """Two runs of one seed agree to the last bit, and another seed gives another result."""
+    """Two runs with the same seed agree to the last bit, and another seed gives another result."""
     first, second = final_state(method), final_state(method)
     assert_same(first, second, "two runs with the same seed differ")
     assert not torch.equal(first.server.weights, final_state(method, seed=1).server.weights), (
-        f"{method.name}: the seed changes nothing"
+        f"{method.name}: another seed gives the same result"
     )
 
 
 def order_of_work_does_not_matter(method: Method) -> None:
     """An engine may run the clients of a cohort in any order."""
     backwards = final_state(method, engine=ReversedEngine)
-    assert_same(final_state(method), backwards, "the order in which clients work changes the result")
+    assert_same(final_state(method), backwards, "the order in which clients run changes the result")
 
 
 def numbering_of_clients_does_not_matter(method: Method) -> None:
     """Renumbering the clients renumbers what belongs to them and changes nothing else."""
-    turned = [*range(1, CLIENTS), 0]
+    rotated = [*range(1, CLIENTS), 0]
     plain = final_state(method, batch_size=SAMPLES)
-    renumbered = final_state(method, batch_size=SAMPLES, clients=[skewed_clients()[i] for i in turned])
+    renumbered = final_state(method, batch_size=SAMPLES, clients=[skewed_clients()[i] for i in rotated])
     _close(plain.server.weights, renumbered.server.weights, "the numbering of clients changes the result")
-    for new, old in enumerate(turned):
+    for new, old in enumerate(rotated):
         for name, value in plain.memories.get(old, {}).items():
-            _close(value, renumbered.memories[new][name], f"client memory '{name}' went to another client")
+            _close(value, renumbered.memories[new][name], f"client memory '{name}' depends on the numbering of clients")
 
 
 def state_survives_saving(method: Method) -> None:
-    """A run that is stopped, saved as bytes, loaded and continued ends where an uninterrupted one does."""
+    """A run that is stopped, saved as bytes, loaded and continued has the same result as an uninterrupted one."""
     simulator = make_simulator(method)
     halfway = run_rounds(simulator, simulator.initial_state(), ROUNDS // 2)[-1].state
     loaded = RunState(
@@ -96,29 +106,30 @@ def state_survives_saving(method: Method) -> None:
         ServerState(**through_bytes({"weights": halfway.server.weights}), memory=through_bytes(halfway.server.memory)),
         halfway.buffers,
         {client: through_bytes(memory) for client, memory in halfway.memories.items()},
-        through_bytes(halfway.trust),
+        through_bytes(halfway.detector_memory),
+        through_bytes(halfway.baseline),
     )
     resumed = run_rounds(make_simulator(method), loaded)[-1].state
-    assert_same(final_state(method), resumed, "a resumed run ends elsewhere than an uninterrupted one")
+    assert_same(final_state(method), resumed, "a resumed run differs from an uninterrupted one")
 
 
 def messages_survive_the_wire(method: Method) -> None:
-    """Everything that passes between server and clients is named tensors, which a network can carry."""
-    assert_same(final_state(method), final_state(method, engine=WireEngine), "a message is changed by sending it")
+    """Messages between server and clients are named tensors, which arrive over a network unchanged."""
+    assert_same(final_state(method), final_state(method, engine=WireEngine), "sending a message as bytes changes it")
 
 
 def zero_rate_changes_nothing(method: Method) -> None:
-    """With a local rate of zero the model stays where it is."""
+    """With a local learning rate of zero the model does not change."""
     simulator = make_simulator(method, local_lr=0.0)
     start = simulator.initial_state()
     end = run_rounds(simulator, start)[-1].state
-    assert torch.equal(start.server.weights, end.server.weights), f"{method.name}: a rate of zero moves the model"
+    assert torch.equal(start.server.weights, end.server.weights), f"{method.name}: a zero learning rate moves the model"
 
 
 def absent_clients_keep_their_memory(method: Method) -> None:
-    """Under partial participation only the cohort works and only its memory changes."""
+    """Under partial participation, only the clients of the cohort run, and only their memory changes."""
     simulator = make_simulator(method, participation=0.4)
-    asked: set[int] = set()
+    participants: set[int] = set()
     state: RunState = simulator.initial_state()
     for finished in simulator.rounds(state):
         cohort = {record.client for record in finished.clients}
@@ -127,25 +138,25 @@ def absent_clients_keep_their_memory(method: Method) -> None:
             if client not in cohort:
                 unchanged = all(torch.equal(memory[name], finished.state.memories[client][name]) for name in memory)
                 assert unchanged, f"{method.name}: client {client} was absent and its memory changed"
-        asked |= cohort
+        participants |= cohort
         state = finished.state
     _finite(method, state)
-    assert set(state.memories) <= asked, f"{method.name}: a client that was never asked has a memory"
+    assert set(state.memories) <= participants, f"{method.name}: a client that never took part has a memory"
 
 
 def few_clients_work(method: Method) -> None:
-    """One client and two clients are enough."""
+    """Runs with one client and with two clients work."""
     for count in (1, 2):
         _finite(method, final_state(method, clients=skewed_clients()[:count]))
 
 
 def unequal_steps_work(method: Method) -> None:
-    """Clients may do different numbers of steps."""
+    """Clients may take different numbers of steps."""
     _finite(method, final_state(method, steps=[1, 2, 3, 4, 5]))
 
 
 def weights_sum_to_one(method: Method) -> None:
-    """Aggregation weights are not negative and sum to one, uniform or by samples."""
+    """Aggregation weights are not negative and sum to one, whether uniform or by samples."""
     for weighting in ("uniform", "samples"):
         simulator = make_simulator(method, weighting=weighting)
         for finished in run_rounds(simulator, simulator.initial_state()):
@@ -162,13 +173,13 @@ def a_broken_upload_is_dropped(method: Method) -> None:
     finished_rounds = run_rounds(simulator, simulator.initial_state())
     for finished in finished_rounds:
         assert set(finished.record.dropped) == {2}, f"{method.name}: a broken upload was not reported"
-        assert finished.clients[2].quantities["weight"] == 0, f"{method.name}: a broken upload was given weight"
+        assert finished.clients[2].quantities["weight"] == 0, f"{method.name}: a broken upload has a non-zero weight"
     _finite(method, finished_rounds[-1].state)
-    assert 2 not in finished_rounds[-1].state.memories, f"{method.name}: a broken client's memory was kept"
+    assert 2 not in finished_rounds[-1].state.memories, f"{method.name}: the memory of a broken upload was kept"
 
 
 def stacked_clients_agree(method: Method) -> None:
-    """Client hooks are elementwise: a stack of clients (n, d) gives what each client gives alone."""
+    """Client hooks are elementwise: a stack of clients (n, d) gives the same results as each client alone."""
     state = final_state(method)
     cohort = torch.arange(CLIENTS)
     sent = method.broadcast(state.server, cohort)
@@ -187,11 +198,11 @@ def stacked_clients_agree(method: Method) -> None:
 
 
 def cost_is_as_stated(method: Method) -> None:
-    """The method's :class:`Cost` is what a round takes."""
+    """The method's :class:`Cost` is what a round really costs."""
     counter = CostCounter()
     simulator = make_simulator(method, engine=counter.engine, loss=counter.loss)
     state = run_rounds(simulator, simulator.initial_state())[-1].state
-    counter.gradients -= 1  # the warm-up
+    counter.gradients -= 1  # computed by ClientRunner.warm_up
     cost, visits = method.cost, ROUNDS * CLIENTS
     measured = {
         "gradients": (counter.gradients / visits, cost.gradients * STEPS - cost.gradients_saved),
@@ -227,7 +238,7 @@ METHOD_CONTRACT: tuple[Callable[[Method], None], ...] = (
 def _run_by_hand(
     method: Method, sent: Broadcast, numbers: NamedTensors, memory: NamedTensors, slopes: Tensor
 ) -> tuple[NamedTensors, NamedTensors]:
-    """Run a round of clients whose loss is quadratic, without model or data."""
+    """Run the client hooks of a round on a quadratic loss, without a model or data; ``slopes`` are its curvatures."""
 
     def gradient(point: Tensor) -> Tensor:
         return slopes * (point - 1)

@@ -1,14 +1,13 @@
-"""Trust: which uploads are used, which clients stay, and how simulated clients misbehave."""
+"""Trust: detectors, which drop uploads and expel clients, and behaviours of simulated adversaries."""
 
 from fedtaco.registry import Registry
 from fedtaco.trust.adversaries import NO_ADVERSARIES, AdversarialClients, choose_clients
-from fedtaco.trust.base import Detector, DetectorInput, Off, Verdict
 from fedtaco.trust.behaviours import BEHAVIOURS, Behaviour, parse_behaviour
+from fedtaco.trust.detector import Detector, DetectorInput, NormDetector, Off, Verdict
 from fedtaco.trust.guard import Guard
-from fedtaco.trust.paper import PaperDetector
-from fedtaco.trust.screen import finite_rows
+from fedtaco.trust.paper_detector import PaperDetector
 
-DETECTORS: Registry[Detector] = Registry(Detector, [Off, PaperDetector, Guard])
+DETECTORS: Registry[Detector] = Registry(Detector, [Off, NormDetector, PaperDetector, Guard])
 """Every registered detector by name."""
 
 __all__ = [
@@ -20,10 +19,10 @@ __all__ = [
     "Detector",
     "DetectorInput",
     "Guard",
+    "NormDetector",
     "Off",
     "PaperDetector",
     "Verdict",
     "choose_clients",
-    "finite_rows",
     "parse_behaviour",
 ]

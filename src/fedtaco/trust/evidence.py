@@ -1,8 +1,9 @@
-"""What is new in an upload: the part outside the span of everything its client was sent.
+"""What is new in an upload: the part outside the span of everything its client has received.
 
-Besides the moves of the model, that span contains the vectors of the broadcast, and therefore the
-correction that TACO or FedCM added, whatever its factor, and the server's part of Scaffold's. All
-vectors are sketches, so that memory does not grow with the model.
+The span contains the moves of the model, that is, the differences between successive starting points that the
+client received, and the vectors of the broadcast. It thus contains the correction that TACO or FedCM added,
+whatever its factor, and the server's part of Scaffold's correction. All vectors are sketches, so that memory
+does not grow with the model.
 """
 
 from __future__ import annotations
@@ -15,22 +16,27 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtaco.methods import NamedTensors
-from fedtaco.trust.base import DetectorInput
+from fedtaco.trust.detector import DetectorInput
 from fedtaco.trust.sketch import sketch, sketch_size
 
 MAX_MOVES, NUMBERS_PER_MOVE = 20, 50
-"""Number of past moves that are removed from an upload, at most, and numbers of a sketch that each requires."""
+"""Maximum number of past moves that are removed from an upload, and the sketch size that each of them requires."""
 ROUNDS_KEPT = 100
-"""Number of starting points that are remembered."""
+"""Maximum number of starting points that are remembered."""
 ZERO = 1e-6
-"""An upload counts as zero below this fraction of the median length of non-zero uploads."""
+"""An upload counts as zero if its norm is below this fraction of the median norm of non-zero uploads."""
 INDEPENDENT = 1e-5
-"""Relative size below which a direction in the span of known vectors is rounding error."""
+"""Relative size below which a direction in the span of received vectors is treated as rounding error."""
 TINY = torch.finfo(torch.float32).tiny
 
 
 def initial_evidence(clients: int, length: int) -> NamedTensors:
-    """Return the memory before the first round."""
+    """Return the memory before the first round.
+
+    ``starts`` and ``rounds`` are sketches of starting points and the rounds they belong to. ``sent`` has one row per
+    client: the last rounds in which the client received a starting point. ``last`` has one row per client: what was new
+    in its last upload with content.
+    """
     size = sketch_size(length)
     return {
         "starts": torch.zeros(0, size, dtype=torch.float64),
@@ -49,12 +55,13 @@ class Evidence:
     new: Tensor
     """What is new in each upload, as unit vectors."""
     new_share: Tensor
-    """Fraction of the squared length that is new."""
-    lengths: Tensor
+    """Fraction of each upload's squared norm that is new."""
+    norms: Tensor
+    """Norm of each upload."""
 
     @classmethod
     def of(cls, memory: NamedTensors, given: DetectorInput) -> Evidence:
-        """Separate what is new in the uploads from what their clients received."""
+        """Return the evidence of a round; ``memory`` is that of earlier rounds."""
         memory = {
             **memory,
             "starts": torch.cat([memory["starts"], sketch(given.broadcast.start.double()[None])]),
@@ -62,34 +69,35 @@ class Evidence:
         }
         uploads = sketch(given.uploads.vectors["update"])
         vectors = [sketch(vector[None]).double() for vector in given.broadcast.vectors.values()]
-        pasts, which = memory["sent"][given.uploads.clients].unique(dim=0, return_inverse=True)
-        known = [torch.cat([_moves(memory, rounds), *vectors]) for rounds in pasts]
-        if len(known) == 1:
-            new = _off_span(uploads, known[0])
+        histories, history_of = memory["sent"][given.uploads.clients].unique(dim=0, return_inverse=True)
+        received = [torch.cat([_moves(memory, rounds), *vectors]) for rounds in histories]
+        if len(received) == 1:
+            new = _remove_span(uploads, received[0])
         else:
             new = torch.empty_like(uploads)
-            for past, basis in enumerate(known):
-                new[which == past] = _off_span(uploads[which == past], basis)
-        whole, left = (torch.linalg.vector_norm(rows, dim=1) for rows in (uploads, new))
+            for history, basis in enumerate(received):
+                new[history_of == history] = _remove_span(uploads[history_of == history], basis)
+        norms, new_norms = (torch.linalg.vector_norm(rows, dim=1) for rows in (uploads, new))
         return cls(
             given=given,
             memory=memory,
-            new=new.div_(left.clamp(min=TINY)[:, None]),
-            new_share=(left.double() / whole.double().clamp(min=TINY)).square(),
-            lengths=whole,
+            new=new.div_(new_norms.clamp(min=TINY)[:, None]),
+            new_share=(new_norms.double() / norms.double().clamp(min=TINY)).square(),
+            norms=norms,
         )
 
     @property
     def size(self) -> int:
+        """Number of entries of a sketch."""
         return self.new.shape[1]
 
     @property
     def is_zero(self) -> Tensor:
-        """Mask of the uploads that are zero while others are not."""
-        return self.lengths < ZERO * self.lengths[self.lengths > 0].median()
+        """Mask of the uploads that are zero or nearly zero compared with the others."""
+        return self.norms < ZERO * self.norms[self.norms > 0].median()
 
     def earlier(self, rows: list[int], most: int) -> Tensor:
-        """Return earlier uploads with content, those of the clients in ``rows`` first."""
+        """Return at most ``most`` earlier uploads with content, those of the clients in ``rows`` first."""
         own, has_content = self.given.uploads.clients[rows], self.has_content
         others = has_content.index_fill(0, own, False).nonzero().flatten()
         chosen = torch.cat([own[has_content[own]], others])[:most]
@@ -101,7 +109,7 @@ class Evidence:
         return self.memory["last"].any(1)
 
     def updated_memory(self, with_content: Tensor) -> NamedTensors:
-        """Return the memory for the next round; of the uploads, only those in the mask are kept."""
+        """Return the memory for the next round; ``with_content`` is a mask of the uploads to remember."""
         clients, sent, last = self.given.uploads.clients, self.memory["sent"].clone(), self.memory["last"].clone()
         now = torch.full((len(self.given.cohort), 1), self.given.round)
         sent[self.given.cohort] = torch.cat([now, sent[self.given.cohort]], dim=1)[:, : sent.shape[1]]
@@ -112,14 +120,14 @@ class Evidence:
 
 
 def _moves(memory: NamedTensors, rounds: Tensor) -> Tensor:
-    """Return the moves between the starting points of ``rounds``, as far as they are remembered."""
-    known = torch.isin(memory["rounds"], rounds)
-    known[-1] = True
-    return memory["starts"][known].diff(dim=0)
+    """Return the moves between the remembered starting points of ``rounds`` and the current one."""
+    received = torch.isin(memory["rounds"], rounds)
+    received[-1] = True
+    return memory["starts"][received].diff(dim=0)
 
 
-def _off_span(rows: Tensor, basis: Tensor) -> Tensor:
-    """Remove from each row its projection on the span of ``basis``, whose vectors may be dependent."""
+def _remove_span(rows: Tensor, basis: Tensor) -> Tensor:
+    """Return the rows without their projections on the span of ``basis``, whose vectors may be linearly dependent."""
     unit = functional.normalize(basis, eps=TINY, out=basis)
     squares, mixtures = torch.linalg.eigh(unit @ unit.T)
     real = squares > INDEPENDENT**2 * squares[-1:]

@@ -1,16 +1,16 @@
-"""The guard: checks whether an upload contains anything that its client did not receive from others.
+"""The guard: checks whether an upload contains anything that its client did not receive.
 
 A freeloader can send back what it received, or noise. So the guard removes from each upload what its
 client has received, including the method's own correction, and tests what is new:
 
-- **zero**: is there anything in the upload;
-- **copy**: which fraction of it is new, that is, outside the span of the moves and vectors the client received;
-- **replica**: did another client send the same upload;
-- **content**: which fraction of what is new can be explained by other uploads of this round or by earlier
-  uploads, its own included. Trained uploads have something in common; fresh noise does not.
+- **zero**: Is the upload zero?
+- **copy**: Which fraction of the upload is new, that is, outside the span of what the client received?
+- **replica**: Did another client send the same upload?
+- **content**: Which fraction of what is new can be explained by other uploads of this round or by earlier
+  uploads, including those of the same client? Trained uploads have something in common; fresh noise does not.
 
-An upload that fails a test is dropped, and its client is expelled after several failures. Everything is
-computed on sketches of what the server has anyway.
+An upload that fails a test is dropped, and its client is expelled after several failures. All tests use
+sketches of vectors that the server has in any case.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from torch.nn import functional
 from fedtaco.methods import Constants, NamedTensors
 from fedtaco.parameters import parameter
 from fedtaco.records import Decision
-from fedtaco.trust.base import Detector, DetectorInput, Verdict
+from fedtaco.trust.detector import Detector, DetectorInput, Verdict
 from fedtaco.trust.evidence import NUMBERS_PER_MOVE, ZERO, Evidence, initial_evidence
 from fedtaco.trust.sketch import sketch
 
 MIN_OTHERS = 6
 """An upload is dropped by the content test only if it was compared with at least this many others."""
 MAX_OTHERS = (128, 64, 32)
-"""Maximum number of current and earlier uploads that an upload is compared with: the first that the sketch size allows.
-With more of them noise would explain noise."""
+"""Maximum number of current uploads, and of earlier uploads, that an upload is compared with: the first of these values
+that the sketch size allows (see MAX_CHANCE)."""
 MAX_CHANCE = 0.1
-"""The content test is skipped if noise alone could be explained to a larger fraction than this, as in tiny models."""
+"""The content test is skipped if other uploads could explain more than this fraction of noise, as in tiny models."""
 NEAR = 1e-3
-"""1 - cosine below which the difference of two uploads is computed exactly."""
+"""If 1 - cosine of two uploads is below this value, it is computed again, exactly, from their difference."""
 BLOCK, SHORT_SKETCH = 128, 1021
-"""Uploads per block in the search for replicas, and size of the sketches that find the nearest upload among many."""
+"""Uploads per block in the search for replicas, and the size of the sketches used if there are several blocks."""
 RIDGE = 1e-5
 """Regularisation of the regression in the content test."""
 
@@ -49,13 +49,13 @@ RIDGE = 1e-5
 class Guard(Detector):
     """Drops uploads without anything new and expels clients that keep sending them.
 
-    docs/freeloaders.md explains how the thresholds were chosen, and what evades them.
+    docs/freeloaders.md explains how the thresholds were chosen, and which uploads evade the guard.
     """
 
     name = "guard"
     summary = "drops uploads without anything new, and expels clients that keep sending them"
 
-    copy: float = parameter(1e-8, "fraction of an upload that must be new", low=0, high=1)
+    copy: float = parameter(1e-8, "fraction of an upload's squared norm that must be new", low=0, high=1)
     replica: float = parameter(1e-6, "1 - cosine below which two uploads are the same", low=0, high=1)
     content: float = parameter(10.0, "standard deviations by which uploads must be better explained than noise", low=0)
     max_strikes: int = parameter(3, "suspicious uploads until a client is expelled", low=1, whole=True)
@@ -68,28 +68,29 @@ class Guard(Detector):
         evidence = Evidence.of(memory, given)
         findings = self._examine(evidence, memory["strikes"])
         clients = given.uploads.clients
-        suspect, broken = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(2))
-        suspect[list(findings.failed)] = True
-        broken[[row for row, failure in findings.failed.items() if failure.test == "finite"]] = True
-        if suspect.all():
-            suspect = broken
+        suspicious, overflowing = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(2))
+        suspicious[list(findings.failed)] = True
+        overflowing[[row for row, failure in findings.failed.items() if failure.test == "finite"]] = True
+        if suspicious.all():  # then the tests do not tell clients apart
+            suspicious = overflowing
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
         seen[clients] += 1
-        strikes[clients] += suspect
+        strikes[clients] += suspicious
         expelled = self._expelled(memory["expelled"], strikes)
         decisions = [
-            failure.decision(client, dropped=bool(suspect[row]), expelled=bool(expelled[client]))
+            failure.decision(client, dropped=bool(suspicious[row]), expelled=bool(expelled[client]))
             for row, client in enumerate(clients.tolist())
             if (failure := findings.failed.get(row))
         ]
-        has_content = torch.zeros_like(suspect)
+        has_content = torch.zeros_like(suspicious)
         has_content[findings.with_content] = True
         record = {"strikes": strikes, "seen": seen, "expelled": expelled}
-        return Verdict({**evidence.updated_memory(has_content), **record}, suspect, decisions, findings.scores)
+        return Verdict({**evidence.updated_memory(has_content), **record}, suspicious, decisions, findings.scores)
 
     def _examine(self, evidence: Evidence, strikes: Tensor) -> Findings:
+        """Run all tests on the uploads of a round."""
         findings = Findings([{"new": share} for share in evidence.new_share.tolist()])
-        if evidence.lengths.any():
+        if evidence.norms.any():
             self._examine_each(evidence, strikes, findings)
         if evidence.size >= NUMBERS_PER_MOVE:
             self._find_replicas(evidence, findings)
@@ -97,24 +98,26 @@ class Guard(Detector):
         return findings
 
     def _examine_each(self, evidence: Evidence, strikes: Tensor, findings: Findings) -> None:
-        copies_show = evidence.size >= NUMBERS_PER_MOVE
+        """Test each upload on its own."""
+        can_find_copies = evidence.size >= NUMBERS_PER_MOVE
         earlier_strikes = strikes[evidence.given.uploads.clients].tolist()
         for row, (score, is_zero, count) in enumerate(
             zip(findings.scores, evidence.is_zero.tolist(), earlier_strikes, strict=True)
         ):
             share = score["new"]
             if not math.isfinite(share):
-                findings.failed[row] = Failure("finite", share, 0.0, "the upload is too long to be judged")
+                findings.failed[row] = Failure("finite", 0.0, 0.0, "the upload is too large to be judged")
             elif is_zero:
                 findings.failed[row] = Failure("zero", 0.0, ZERO, "the upload is zero")
-            elif copies_show and share < self.copy:
-                reason = "the upload is made of what the client was sent"
+            elif can_find_copies and share < self.copy:
+                reason = "the upload contains only what the client received"
                 findings.failed[row] = Failure("copy", share, self.copy, reason)
             elif count >= self.max_strikes:
                 reason = "the client has enough strikes to be expelled, but more than half of all clients must stay"
                 findings.failed[row] = Failure("strikes", float(count), self.max_strikes, reason)
 
     def _find_replicas(self, evidence: Evidence, findings: Findings) -> None:
+        """Test whether two uploads are the same."""
         clients, passed = evidence.given.uploads.clients.tolist(), findings.passed
         for row, (distance, other) in zip(passed, _nearest(evidence.new[passed]), strict=True):
             if distance < self.replica:
@@ -122,6 +125,7 @@ class Guard(Detector):
                 findings.failed[row] = Failure("replica", distance, self.replica, reason)
 
     def _find_content(self, evidence: Evidence, findings: Findings) -> None:
+        """Test whether other uploads explain more of an upload than they would explain of noise."""
         most = next((n for n in MAX_OTHERS if self._by_chance(2 * n - 1, evidence.size) <= MAX_CHANCE), MAX_OTHERS[-1])
         for rows in _even_parts(findings.passed, most):
             earlier = evidence.earlier(rows, most)
@@ -139,14 +143,18 @@ class Guard(Detector):
                     findings.failed[row] = Failure("content", share, by_chance, reason)
 
     def _by_chance(self, others: int, size: int) -> float:
-        """Return the largest fraction of noise that this many other vectors may explain.
+        """Return an upper bound on the fraction of noise that this many other vectors explain by chance.
 
-        The squared cosine of noise with each of them is χ² with one degree of freedom, divided by ``size``.
+        The bound is the mean plus ``content`` standard deviations: the squared cosine of noise with each vector is
+        distributed as χ² with one degree of freedom, divided by ``size``.
         """
         return (others + self.content * math.sqrt(2 * others)) / size
 
     def _expelled(self, before: Tensor, strikes: Tensor) -> Tensor:
-        """Return who is expelled: clients with enough strikes, most first, while more than half of all clients stay."""
+        """Return a mask of the expelled clients, ``before`` included.
+
+        Clients with enough strikes are expelled, most strikes first, as long as more than half of all clients stay.
+        """
         due = torch.nonzero((strikes >= self.max_strikes) & ~before).flatten().tolist()
         room = max(0, (len(before) - 1) // 2 - int(before.sum()))
         chosen = sorted(due, key=lambda client: (-int(strikes[client]), client))[:room]
@@ -170,24 +178,24 @@ class Failure:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found about the uploads of a round, by row."""
+    """What the tests found about the uploads of a round, by row."""
 
     scores: list[dict[str, float]]
     failed: dict[int, Failure] = field(default_factory=dict)
-    """The first test that each suspicious upload failed."""
+    """For each suspicious upload, the first test that it failed."""
     with_content: list[int] = field(default_factory=list)
     """Uploads in which content was found."""
 
     @property
     def passed(self) -> list[int]:
-        """The uploads that failed no test so far."""
+        """The uploads that have failed no test so far."""
         return [row for row in range(len(self.scores)) if row not in self.failed]
 
 
 def _nearest(rows: Tensor) -> Iterator[tuple[float, int]]:
     """Yield for each unit row the distance 1 - cosine to the nearest other row, and the position of that row.
 
-    Among many rows, shorter sketches find the nearest, and only that one is compared exactly.
+    If there are many rows, shorter sketches of them are used to find the nearest one.
     """
     near = functional.normalize(sketch(rows, SHORT_SKETCH)) if len(rows) > BLOCK else rows
     for start in range(0, len(rows), BLOCK):

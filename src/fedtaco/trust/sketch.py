@@ -1,4 +1,4 @@
-"""Sketches: short vectors of signed sums of coordinates that nearly preserve lengths and angles.
+"""Sketches: short vectors of signed sums of coordinates, which nearly preserve norms and angles.
 
 Sketching is linear: the sketch of a sum of vectors is the sum of their sketches.
 """
@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 MAX_SIZE = 8191
-"""Numbers in a sketch; a prime, so that coordinates at the same position of different rows of a layer are spread."""
+"""Maximum size of a sketch. It is prime, so that the sums mix different positions within the rows of a layer."""
 
 
 def sketch_size(length: int) -> int:
+    """Return the size of the sketch of a vector with ``length`` coordinates."""
     return min(length, MAX_SIZE)
 
 
 def sketch(rows: Tensor, size: int = MAX_SIZE) -> Tensor:
     """Reduce rows (n, d) to (n, size): coordinate j, with a random sign, is added to entry j mod size.
 
-    Rows that are no longer than a sketch are returned as they are.
+    Rows with at most ``size`` coordinates are returned unchanged.
 
     >>> sketch(torch.ones(2, 3))
     tensor([[1., 1., 1.],
@@ -37,7 +38,7 @@ def sketch(rows: Tensor, size: int = MAX_SIZE) -> Tensor:
 
 
 @lru_cache(maxsize=4)
-def _signs(length: int, kind: torch.dtype) -> Tensor:
-    """Return the signs, the same for all vectors of a length in every run."""
-    coins = torch.Generator().manual_seed(length)
-    return torch.randint(0, 2, (length,), generator=coins).mul_(2).sub_(1).to(kind)
+def _signs(length: int, dtype: torch.dtype) -> Tensor:
+    """Return random signs, which depend on the length alone: they are the same in every run."""
+    generator = torch.Generator().manual_seed(length)
+    return torch.randint(0, 2, (length,), generator=generator).mul_(2).sub_(1).to(dtype)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedtaco.data.partitions.base import Indices, Labels, Partition, Users, label_counts
-from fedtaco.data.partitions.flower import flower
+from fedtaco.data.partitions.flower_datasets import flower
 from fedtaco.data.partitions.groups import label_groups
 from fedtaco.data.partitions.natural import natural
 from fedtaco.data.partitions.skew import dirichlet, dirichlet_client, iid, quantity, shards
@@ -11,6 +11,7 @@ from fedtaco.errors import InvalidInput, unknown
 from fedtaco.randomness import generator
 
 WITHOUT_PARAMETER = {"groups": label_groups, "iid": iid}
+"""Partitions that are written without a number."""
 WITH_PARAMETER = {"dirichlet": dirichlet, "dirichlet-client": dirichlet_client, "shards": shards, "quantity": quantity}
 """Partitions that are written with a number, as in ``dirichlet:0.5``."""
 PARTITIONS = ("groups", "dirichlet:0.5", "dirichlet-client:0.5", "shards:2", "quantity:0.5", "iid", "natural", "flwr:…")

@@ -1,4 +1,4 @@
-"""What all partitions share."""
+"""The result of a partition, and the array types that all partitions use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Partition:
     groups : list of str, optional
         Group of each client, if the partition has groups.
     notes : list of str
-        Messages for the user.
+        Messages for the user, such as a deviation from the requested partition.
     """
 
     indices: list[Indices]

@@ -38,7 +38,7 @@ def _assign_groups(clients: int, rng: np.random.Generator) -> list[str]:
 
 
 def _label_affinity(groups: list[str], classes: int, rng: np.random.Generator) -> Affinity:
-    """Draw the labels of each client at random."""
+    """Draw the labels of each client at random; the affinity to each is 1 / (number of labels of the client)."""
     held = {name: max(1, round(part * classes)) for name, part in LABEL_FRACTIONS.items()}
     slots = sum(held[group] for group in groups)
     if slots < classes:
@@ -63,22 +63,22 @@ def _label_affinity(groups: list[str], classes: int, rng: np.random.Generator) -
 def _two_class_affinity(groups: list[str], counts: npt.NDArray[np.int64]) -> Affinity:
     """Choose the main class and the number of samples of each client.
 
-    The fraction of clients whose main class is the second one equals the fraction of its samples. The numbers of
-    samples are chosen such that all samples are used.
+    The fraction of clients whose main class is the second one is, up to rounding, the fraction of samples of that
+    class. The numbers of samples are chosen such that all samples are used.
     """
     majority = np.array([MAJORITY_SHARES[group] for group in groups])
     quota = np.arange(len(groups) + 1) * counts[1] / counts.sum()
-    favours_second = np.empty(len(groups), dtype=bool)
-    favours_second[np.argsort(groups, kind="stable")] = np.diff(np.floor(quota + 0.5)) > 0
-    mixture = np.where(favours_second[:, None] == np.array([False, True]), majority[:, None], 1 - majority[:, None])
-    by_favourite = np.stack([mixture[~favours_second].sum(0), mixture[favours_second].sum(0)], axis=1)
-    sizes: npt.NDArray[np.float64] = np.linalg.lstsq(by_favourite, counts.astype(float))[0]
-    if not np.allclose(by_favourite @ sizes, counts) or sizes.min() <= 0:
+    second_is_main = np.empty(len(groups), dtype=bool)
+    second_is_main[np.argsort(groups, kind="stable")] = np.diff(np.floor(quota + 0.5)) > 0
+    mixture = np.where(second_is_main[:, None] == np.array([False, True]), majority[:, None], 1 - majority[:, None])
+    by_main_class = np.stack([mixture[~second_is_main].sum(0), mixture[second_is_main].sum(0)], axis=1)
+    sizes: npt.NDArray[np.float64] = np.linalg.lstsq(by_main_class, counts.astype(float))[0]
+    if not np.allclose(by_main_class @ sizes, counts) or sizes.min() <= 0:
         raise InvalidInput(
             f"Two classes of {counts[0]} and {counts[1]} samples cannot be split into groups over {len(groups)} "
             "clients with 100/0, 90/10 and 50/50 mixtures; use more clients or another partition."
         )
-    affinity: Affinity = mixture * sizes[favours_second.astype(int)][:, None]
+    affinity: Affinity = mixture * sizes[second_is_main.astype(int)][:, None]
     return affinity
 
 

@@ -15,14 +15,14 @@ def natural(users: Users | None, clients: int) -> Partition:
     """
     if users is None:
         raise InvalidInput("The dataset does not record whose samples these are, so it has no natural partition.")
-    numbers, counts = np.unique(users, return_counts=True)
-    if clients > len(numbers):
-        raise InvalidInput(f"clients is {clients}, more than the {len(numbers)} users in the data.")
+    _, user_of_sample, counts = np.unique(users, return_inverse=True, return_counts=True)
+    if clients > len(counts):
+        raise InvalidInput(f"clients is {clients}, more than the {len(counts)} users in the data.")
     heap = [(0, client) for client in range(clients)]
-    client_of_user = np.empty(int(numbers.max()) + 1, int)
+    client_of_user = np.empty(len(counts), int)
     for user in np.argsort(-counts, kind="stable"):
         size, client = heapq.heappop(heap)
-        client_of_user[numbers[user]] = client
+        client_of_user[user] = client
         heapq.heappush(heap, (size + int(counts[user]), client))
-    owners = client_of_user[users]
+    owners = client_of_user[user_of_sample]
     return Partition([np.flatnonzero(owners == client) for client in range(clients)])

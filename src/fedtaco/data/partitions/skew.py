@@ -99,8 +99,8 @@ def shards(labels: Labels, clients: int, rng: np.random.Generator, per_client: f
         raise InvalidInput(f"{clients * count} shards are more than the {len(labels)} samples; use fewer.")
     order = np.lexsort((rng.random(len(labels)), labels))
     pieces = np.array_split(order, clients * count)
-    dealt = rng.permutation(clients * count).reshape(clients, count)
-    return Partition([np.concatenate([pieces[piece] for piece in hand]) for hand in dealt])
+    assigned = rng.permutation(clients * count).reshape(clients, count)
+    return Partition([np.concatenate([pieces[piece] for piece in own]) for own in assigned])
 
 
 def quantity(labels: Labels, clients: int, rng: np.random.Generator, phi: float) -> Partition:

@@ -1,4 +1,4 @@
-"""The datasets, one file each. A new dataset is a new file in this folder: every ``Source`` in it is found."""
+"""The datasets, one file each. To add a dataset, add a file to this folder: its ``Source`` objects are found."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -9,6 +9,7 @@ from fedtaco.errors import unknown
 
 
 def _find_all() -> Iterator[Source]:
+    """Import every file of this folder and yield its module-level ``Source`` objects."""
     for module in iter_modules(__path__):
         contents = vars(import_module(f"{__name__}.{module.name}"))
         yield from (value for value in contents.values() if isinstance(value, Source))
@@ -19,7 +20,7 @@ SOURCES: dict[str, Source] = {source.info.name: source for source in _find_all()
 
 
 def find_source(name: str) -> Source:
-    """Return a dataset by name; raise InvalidInput if there is none."""
+    """Return the source of a dataset by name; raise InvalidInput if there is none."""
     if name not in SOURCES:
         raise unknown("dataset", name, SOURCES)
     return SOURCES[name]

@@ -1,9 +1,6 @@
 """Adult (census income): whether a person earns more than 50K, from 123 binary or 108 standardised features."""
 
-import csv
-import io
 import urllib.request
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedtaco.data.sources.base import DatasetInfo, Progress, RawDataset, RawSplit, Source, damaged_file, fetch_error
-from fedtaco.records.files import replacing
+from fedtaco.data.published_files import at_most, expecting, read_bytes, unzip
+from fedtaco.data.sources.base import DatasetInfo, Progress, RawDataset, RawSplit, Source, fetch_error
+from fedtaco.files import replacing, writing
 
 Features = npt.NDArray[Any]
 Table = dict[str, npt.NDArray[Any]]
@@ -28,42 +26,67 @@ BINNED = ("age", "fnlwgt", "education-num", "hours-per-week")
 MOSTLY_ZERO = ("capital-gain", "capital-loss")
 """Numeric columns of which the binary features record only whether they are above zero."""
 CATEGORICAL = tuple(name for name in COLUMNS if name not in (*BINNED, *MOSTLY_ZERO, "income"))
+EXPECTED = f"the {len(COLUMNS)} columns of Adult in each line"
+MAX_SIZE = 5_000_000
+"""Bytes of a file or of the archive; the largest published file has 4 MB."""
+MAX_CELL_LENGTH = 32
+"""Characters; the longest category has 26."""
 
 
 @dataclass(frozen=True)
 class Adult(Source):
-    """UCI's two CSV files; ``features`` encodes the training and the test table."""
+    """Reads UCI's two CSV files; ``features`` encodes the training table and the test table."""
 
     features: Callable[[Table, Table], tuple[Features, Features]]
 
     def read(self, folder: Path) -> RawDataset:
-        tables = [read_table(folder / name) for name in self.info.files]
-        labels = ((table["income"] == ">50K").astype(np.uint8) for table in tables)
-        return RawDataset(*map(RawSplit, self.features(*tables), labels))
+        return self.encode(*(read_table(folder / name) for name in self.info.files))
+
+    def encode(self, train: Table, test: Table) -> RawDataset:
+        """Return the features and labels of both tables."""
+        labels = ((table["income"] == ">50K").astype(np.uint8) for table in (train, test))
+        return RawDataset(*map(RawSplit, self.features(train, test), labels))
 
     def fetch(self, root: Path, address: str, progress: Progress) -> Path:
-        """Unpack UCI's archive into the publisher's layout; an incomplete download leaves nothing behind."""
+        """Download UCI's archive, check it and unpack its files; an invalid download stores nothing."""
         try:
             with urllib.request.urlopen(address, timeout=60) as response:
-                archive = zipfile.ZipFile(io.BytesIO(response.read()))
-            files = {name: archive.read(name) for name in self.info.files}
+                archive = at_most(MAX_SIZE, response.read(MAX_SIZE + 1))
+            files = {name: unzip(archive, name, MAX_SIZE) for name in self.info.files}
         except Exception as error:  # a damaged archive may raise almost anything
             raise fetch_error("Adult", address, error) from error
+        advice = "Nothing was saved; try again later."
+        with expecting(address, EXPECTED, advice):
+            tables = map(parse_table, files.values())
+            self.check(self.encode(*tables), address, advice)
         target = root / self.info.folders[0]
-        target.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            with replacing(target / name) as temporary:
-                temporary.write_bytes(content)
+        with writing(target):
+            target.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                with replacing(target / name) as temporary:
+                    temporary.write_bytes(content)
         return target
 
 
 def read_table(path: Path) -> Table:
-    """Read one of the publisher's CSV files; lines that begin with ``|`` are comments."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip() and line[0] != "|"]
-    rows = list(csv.reader(lines, skipinitialspace=True))
-    if not rows or any(len(row) != len(COLUMNS) for row in rows):
-        raise damaged_file(path, f"{len(COLUMNS)} columns in each line")
-    return {name: np.char.rstrip(column, ".") for name, column in zip(COLUMNS, np.array(rows).T, strict=True)}
+    """Read one of the publisher's CSV files."""
+    with expecting(path, EXPECTED):
+        return parse_table(read_bytes(path, MAX_SIZE))
+
+
+def parse_table(content: bytes) -> Table:
+    """Parse one of the publisher's CSV files, in which lines that begin with ``|`` are comments."""
+    lines = [line for line in content.decode("ascii").splitlines() if line.strip() and line[0] != "|"]
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    if not rows or any(len(row) != len(COLUMNS) or max(map(len, row)) > MAX_CELL_LENGTH for row in rows):
+        raise ValueError("a line has another number of columns or an overlong value")
+    table = {name: np.char.rstrip(column, ".") for name, column in zip(COLUMNS, np.array(rows).T, strict=True)}
+    for name in (*BINNED, *MOSTLY_ZERO):
+        if not np.char.isdecimal(table[name]).all():
+            raise ValueError(f"a value of {name} is not a whole number")
+    if not np.isin(table["income"], ("<=50K", ">50K")).all():
+        raise ValueError("a value of income is neither <=50K nor >50K")
+    return table
 
 
 def binary_features(train: Table, test: Table) -> tuple[Features, Features]:
@@ -85,7 +108,7 @@ def binary_features(train: Table, test: Table) -> tuple[Features, Features]:
 
 
 def standardized_features(train: Table, test: Table) -> tuple[Features, Features]:
-    """Return 108 features with mean 0 and standard deviation 1: one per category, "?" included, and six numbers."""
+    """Return 108 features with mean 0 and standard deviation 1: one per category, "?" included, and six numeric."""
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     def categories(table: Table) -> Features:
@@ -116,7 +139,9 @@ _INFO = DatasetInfo(
     licence="CC BY 4.0",
     citation="Becker and Kohavi, Adult, UCI Machine Learning Repository, 1996",
 )
-_STANDARDIZED_INFO = replace(_INFO, name="adult:standardized", title="Adult, 108 standardised features", shape=(108,))
+_STANDARDIZED_INFO = replace(
+    _INFO, name="adult:standardized", title="Adult, 108 standardised features", shape=(108,), dtype="float32"
+)
 
 ADULT = Adult(_INFO, binary_features)
 ADULT_STANDARDIZED = Adult(_STANDARDIZED_INFO, standardized_features)

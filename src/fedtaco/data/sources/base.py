@@ -7,7 +7,8 @@ files, how to fetch them and how to prepare batches. Each dataset has a file of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedtaco.data import cache
+from fedtaco.data.cache import Facts, cache_folder, expecting_cache, read_cache, write_cache
+from fedtaco.data.published_files import expecting
 from fedtaco.data.samples import Prepare, TensorSamples
 from fedtaco.errors import InvalidInput
+from fedtaco.printable import printable
 
 Array = npt.NDArray[Any]
-Facts = dict[str, Any]
-"""What is cached with a dataset: what it was read from, and the statistics of its training inputs."""
 Progress = Callable[[str, int, int], None]
 """Called with the name of a split, the number of samples read so far and the number of samples in the split."""
+MAX_SAMPLES = 1_000_000
+"""Number of samples that are read at most if the size of a split was not published."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,12 @@ class DatasetInfo:
     """Address that ``fedtaco data fetch`` downloads from: a repository on the Hugging Face hub, or a URL."""
     licence: str = "none stated"
     citation: str = ""
+    dtype: str = "uint8"
+    """Type of the inputs as stored."""
+
+    def sample_limits(self) -> tuple[int, int]:
+        """Return how many training and test samples a file may contain at most."""
+        return self.train or MAX_SAMPLES, self.test or MAX_SAMPLES
 
 
 @dataclass(frozen=True)
@@ -74,8 +83,11 @@ class RawSplit:
 
     @classmethod
     def concatenate(cls, parts: Iterable[RawSplit]) -> RawSplit:
-        """Join at least one part into a whole."""
-        x, y, user = zip(*((part.x, part.y, part.user) for part in parts), strict=True)
+        """Concatenate parts; raise ValueError if there are none."""
+        arrays = [(part.x, part.y, part.user) for part in parts]
+        if not arrays:
+            raise ValueError("there are no samples")
+        x, y, user = zip(*arrays, strict=True)
         return cls(np.concatenate(x), np.concatenate(y), None if user[0] is None else np.concatenate(user))
 
 
@@ -89,6 +101,12 @@ class RawDataset:
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Return the tensors by split and name."""
         return {"train": self.train.tensors(), "test": self.test.tensors()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, dict[str, Tensor]]) -> RawDataset:
+        """Return the splits with these tensors, which are given by split and name."""
+        arrays = ({name: tensor.numpy() for name, tensor in tensors[split].items()} for split in ("train", "test"))
+        return cls(*(RawSplit(split["x"], split["y"], split.get("user")) for split in arrays))
 
 
 @dataclass(frozen=True)
@@ -115,7 +133,7 @@ class HubColumns:
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """One dataset.
+    """A dataset: its facts, and how it is read, fetched and prepared.
 
     A subclass implements :meth:`read` and :meth:`fetch`, and overrides :meth:`statistics` and :meth:`prepare` if its
     inputs need more than a conversion to floating point.
@@ -142,58 +160,101 @@ class Source(ABC):
     def find_folder(self, root: Path) -> Path | None:
         """Return the first folder that contains all files of the dataset, or ``None``."""
         folders = (root / name for name in self.info.folders)
-        return next((folder for folder in folders if all((folder / file).exists() for file in self.info.files)), None)
+        with expecting(root, "a data folder"):
+            return next((place for place in folders if all((place / file).exists() for file in self.info.files)), None)
 
     def availability(self, root: Path) -> str:
         """Return ``embedded``, ``files`` or ``cached``, or a dash if the dataset has to be fetched first."""
         if not self.info.folders:
             return "embedded"
-        if self.find_folder(root) is not None:
-            return "files"
-        return "–" if cache.read_facts(root, self.info.name) is None else "cached"
+        with suppress(InvalidInput):  # what cannot be read is not available
+            if self.find_folder(root) is not None:
+                return "files"
+            if self._load_cache(root) is not None:
+                return "cached"
+        return "–"
 
     def load(self, root: Path) -> LoadedDataset:
-        """Load the dataset from its cache, or from its files if there is no cache or the files have changed."""
-        name, folder = self.info.name, self.find_folder(root)
-        origin = None if folder is None else self._fingerprint(folder)
-        facts = cache.read_facts(root, name)
-        if facts is None or (folder is not None and facts["origin"] != origin):
-            if folder is None:
+        """Load the dataset from its cache, or from its files if there is no valid cache or the files have changed."""
+        folder = self.find_folder(root)
+        if folder is None:
+            cached = self._load_cache(root)
+            if cached is None:
                 raise self._not_found(root)
-            raw = self.read(folder)
-            self.check(raw, folder, "A file is incomplete or its content does not match its name: download it again.")
-            facts = {"origin": origin, **self.statistics(raw.train.x)}
-            try:
-                cache.write_splits(root, name, raw.tensors(), facts)
-            except OSError:  # without write permission, the dataset is used without a cache
-                return self.to_loaded(raw.tensors(), facts)
-        return self.to_loaded(cache.load_splits(root, name), facts)
+            return cached
+        origin = self._fingerprint(folder)
+        with suppress(InvalidInput):  # a damaged cache is written again
+            if (cached := self._load_cache(root, origin)) is not None:
+                return cached
+        raw = self.read(folder)
+        advice = "A file is incomplete or its content does not match its name: download it again."
+        facts = {"origin": origin, **self.checked_statistics(raw, folder, advice)}
+        with suppress(InvalidInput):  # if the cache cannot be written, the dataset is used without it
+            write_cache(root, self.info.name, raw.tensors(), facts)
+            if (cached := self._load_cache(root, origin)) is not None:
+                return cached
+        return self.to_loaded(raw.tensors(), facts)
 
     def to_loaded(self, tensors: dict[str, dict[str, Tensor]], facts: Facts) -> LoadedDataset:
-        """Return the dataset that consists of these tensors, by split and name."""
+        """Return the dataset with these tensors, which are given by split and name."""
         prepare = self.prepare(facts)
         train, test = (TensorSamples(tensors[split]["x"], tensors[split]["y"], prepare) for split in ("train", "test"))
         return LoadedDataset(self.info, train, test, tensors["train"].get("user"))
 
+    def checked_statistics(self, raw: RawDataset, place: str | Path, advice: str) -> Facts:
+        """Return the statistics of the training inputs; raise InvalidInput, with this advice, if a check fails."""
+        self.check(raw, place, advice)
+        with expecting(place, self.info.title, advice):
+            statistics = self.statistics(raw.train.x)
+            self.prepare(statistics)
+        return statistics
+
     def check(self, raw: RawDataset, place: str | Path, advice: str) -> None:
-        """Raise InvalidInput, with advice, if shapes or counts differ from the published ones."""
-        info = self.info
-        for kind, split, count in (("training", raw.train, info.train), ("test", raw.test, info.test)):
-            if split.x.shape != (len(split.y), *info.shape):
-                raise InvalidInput(
-                    f"{place} holds {kind} inputs of shape {split.x.shape} and {len(split.y)} labels; {info.title} "
-                    f"has one label per input of shape {info.shape}. {advice}"
-                )
-            if count is not None and len(split.y) != count:
-                raise InvalidInput(
-                    f"{place} holds {len(split.y)} {kind} samples of {info.title}; {count} were published. {advice}"
-                )
+        """Raise InvalidInput if a split is not as published; ``advice`` ends the message."""
+        for kind, split, count in (("training", raw.train, self.info.train), ("test", raw.test, self.info.test)):
+            for problem in self._problems(kind, split, count):
+                raise InvalidInput(f"{place} holds {problem}. {advice}")
+
+    def _problems(self, kind: str, split: RawSplit, count: int | None) -> Iterator[str]:
+        """Yield what a split contains instead of what was published."""
+        info, x, y, user = self.info, split.x, split.y, split.user
+        if x.dtype != info.dtype:
+            yield f"{kind} inputs of type {x.dtype}; those of {info.title} are {info.dtype}"
+        if not _is_list_of_integers(y):
+            yield f"{kind} labels of type {y.dtype} and shape {y.shape}; there must be one whole number per sample"
+        if x.shape != (len(y), *info.shape):
+            yield (
+                f"{kind} inputs of shape {x.shape} and {len(y)} labels; {info.title} has one label per input of "
+                f"shape {info.shape}"
+            )
+        if len(y) == 0 or (count is not None and len(y) != count):
+            yield f"{len(y)} {kind} samples of {info.title}; {count or 'more'} were published"
+        if y.min() < 0 or y.max() >= info.classes:
+            yield f"{kind} labels from {y.min()} to {y.max()}; {info.title} has the labels 0 to {info.classes - 1}"
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            yield f"{kind} inputs that are not finite"
+        if user is not None and (user.shape != y.shape or not _is_list_of_integers(user)):
+            yield f"users of type {user.dtype} and shape {user.shape}; there must be one whole number per sample"
+
+    def _load_cache(self, root: Path, origin: list[list[Any]] | None = None) -> LoadedDataset | None:
+        """Return the cached dataset, or ``None`` if there is none or it was made from other files than ``origin``.
+
+        Raise InvalidInput if the cache is damaged.
+        """
+        cached = read_cache(root, self.info.name)
+        if cached is None or (origin is not None and cached.facts["origin"] != origin):
+            return None
+        folder = cache_folder(root, self.info.name)
+        with expecting_cache(folder, self.info.name):
+            self.check(RawDataset.from_tensors(cached.splits), folder, "Fetch the dataset again.")
+            return self.to_loaded(cached.splits, cached.facts)
 
     def _fingerprint(self, folder: Path) -> list[list[Any]]:
-        """Return the name, size and modification time of every file, which tell whether the files have changed."""
+        """Return the name, size and modification time of every file, to detect later changes."""
         named = [folder / name for name in self.info.files]
-        files = [file for path in named for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-        return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+        with expecting(folder, f"the files of {self.info.title}"):
+            files = [file for path in named for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+            return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
     def _not_found(self, root: Path) -> InvalidInput:
         info, places = self.info, " or ".join(str(root / folder) for folder in self.info.folders)
@@ -204,13 +265,12 @@ class Source(ABC):
         )
 
 
-def damaged_file(path: Path, expected: str) -> InvalidInput:
-    """Return the error for a file that does not have the expected content."""
-    return InvalidInput(f"{path} is damaged or has the wrong content: expected {expected}. Download the file again.")
+def _is_list_of_integers(values: Array) -> bool:
+    return values.ndim == 1 and values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64)
 
 
 def fetch_error(title: str, address: str, error: Exception) -> InvalidInput:
     """Return the error for a failed download."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    reason = printable((str(error).strip() or type(error).__name__).splitlines()[0]).rstrip(".")
     advice = "Check the connection, or give a local copy with --from."
     return InvalidInput(f"{title} could not be fetched from {address}: {reason}. {advice}")

@@ -1,11 +1,12 @@
-"""Handwritten digits: 8 × 8 grey pixels, embedded in scikit-learn."""
+"""Handwritten digits: 8 × 8 grey pixels, included in scikit-learn."""
 
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from fedtaco.data.sources.base import Array, DatasetInfo, Facts, LoadedDataset, Progress, RawDataset, RawSplit, Source
+from fedtaco.data.cache import Facts
+from fedtaco.data.sources.base import Array, DatasetInfo, LoadedDataset, Progress, RawDataset, RawSplit, Source
 from fedtaco.data.sources.images import Standardize
 from fedtaco.errors import InvalidInput
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedtaco.data.published_files import byte_labels
 from fedtaco.data.sources.base import Array, DatasetInfo, HubColumns, RawDataset, RawSplit
 from fedtaco.data.sources.images import ImageSource
 from fedtaco.data.sources.leaf import read_leaf, split_by_user
@@ -32,8 +33,11 @@ class Femnist(ImageSource):
 
 def encode_pixels(inputs: list[Any], targets: list[Any]) -> tuple[Array, Array]:
     """Convert LEAF's 784 numbers per image, from 0 (ink) to 1 (paper), to bytes."""
-    pixels = np.asarray(inputs, np.float32).reshape(-1, 1, 28, 28)
-    return np.rint(pixels * 255).astype(np.uint8), np.asarray(targets, np.uint8)
+    with np.errstate(over="ignore"):  # a number that is too large becomes infinite and is refused
+        pixels = np.asarray(inputs, np.float32)
+    if pixels.shape != (len(targets), 784) or not (pixels.min() >= 0 and pixels.max() <= 1):
+        raise ValueError("the images are not lists of 784 numbers from 0 to 1")
+    return np.rint(pixels * 255).astype(np.uint8).reshape(-1, 1, 28, 28), byte_labels(targets)
 
 
 _INFO = DatasetInfo(

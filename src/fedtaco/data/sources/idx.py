@@ -1,12 +1,12 @@
 """Datasets in the IDX format of MNIST."""
 
-import gzip
-import zlib
+import math
 from pathlib import Path
 
 import numpy as np
 
-from fedtaco.data.sources.base import Array, RawDataset, RawSplit, damaged_file
+from fedtaco.data.published_files import SLACK, expecting, inflate, read_bytes
+from fedtaco.data.sources.base import Array, RawDataset, RawSplit
 from fedtaco.data.sources.images import ImageSource
 
 IDX_FILES = tuple(f"{split}-{kind}-ubyte.gz" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
@@ -16,20 +16,24 @@ class IdxSource(ImageSource):
     """Greyscale images in four IDX files: images and labels of each split."""
 
     def read(self, folder: Path) -> RawDataset:
-        x_train, y_train, x_test, y_test = (read_idx(folder / name) for name in IDX_FILES)
-        return RawDataset(RawSplit(x_train[:, None], y_train), RawSplit(x_test[:, None], y_test))
+        paths = [folder / name for name in IDX_FILES]
+        train, test = (
+            RawSplit(read_idx(images, self.info.shape[1:], limit)[:, None], read_idx(labels, (), limit))
+            for images, labels, limit in zip(paths[::2], paths[1::2], self.info.sample_limits(), strict=True)
+        )
+        return RawDataset(train, test)
 
 
-def read_idx(path: Path) -> Array:
-    """Read an IDX file of unsigned bytes, compressed with gzip if its name ends in ``.gz``."""
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise damaged_file(path, "a complete gzip file") from error
-    if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise damaged_file(path, "an IDX file of bytes")
-    header = 4 + 4 * content[3]
-    shape = np.frombuffer(content[4:header], ">u4").astype(int)
-    if len(content) != header + shape.prod():
-        raise damaged_file(path, f"{' × '.join(map(str, shape))} bytes after the header")
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+def read_idx(path: Path, item_shape: tuple[int, ...], limit: int) -> Array:
+    """Read a gzipped IDX file of at most ``limit`` items, each of ``item_shape`` unsigned bytes."""
+    header_size, item_size = 8 + 4 * len(item_shape), math.prod(item_shape)
+    with expecting(path, "a complete gzip file"):
+        size = header_size + limit * item_size
+        content = inflate(read_bytes(path, size + SLACK), size)
+    with expecting(path, f"an IDX file of bytes with shape {' × '.join(['n', *map(str, item_shape)])}"):
+        count, *shape = np.frombuffer(content, ">u4", count=header_size // 4 - 1, offset=4).tolist()
+        if content[:4] != bytes([0, 0, 8, 1 + len(item_shape)]) or tuple(shape) != item_shape:
+            raise ValueError("its header differs")
+        if len(content) != header_size + count * item_size:
+            raise ValueError(f"{len(content) - header_size:,} bytes follow the header, which announces {count:,} items")
+    return np.frombuffer(content, np.uint8, offset=header_size).reshape(-1, *item_shape)

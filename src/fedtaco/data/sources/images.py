@@ -1,5 +1,6 @@
 """Image datasets: pixels are stored as bytes and standardised per batch."""
 
+import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedtaco.data.cache import Facts
+from fedtaco.data.published_files import byte_labels
 from fedtaco.data.samples import channels_first
-from fedtaco.data.sources.base import Array, Facts
+from fedtaco.data.sources.base import Array
 from fedtaco.data.sources.hub import HubSource
 
 
@@ -20,6 +23,10 @@ class Standardize:
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        if not all(0 <= mean <= 1 for mean in self.mean) or not all(0 < deviation <= 1 for deviation in self.deviation):
+            raise ValueError("the mean or the standard deviation of a channel is not between 0 and 1")
+
     def __call__(self, images: Tensor) -> Tensor:
         mean, deviation = (torch.tensor(v, device=images.device)[:, None, None] for v in (self.mean, self.deviation))
         return images.float().mul_(self.scale).sub_(mean).div_(deviation)
@@ -29,17 +36,33 @@ class ImageSource(HubSource):
     """Images as bytes (n, channels, height, width), standardised by the training set's statistics."""
 
     def statistics(self, x: Array) -> Facts:
-        """Return mean and standard deviation of each channel scaled to [0, 1], computed from its histogram."""
+        """Return mean and standard deviation of each channel scaled to [0, 1], computed from histograms."""
         values = np.arange(256) / 255
         counts = [np.bincount(x[:, channel].ravel(), minlength=256) for channel in range(x.shape[1])]
         means = [float(count @ values / count.sum()) for count in counts]
         squares = [float(count @ values**2 / count.sum()) for count in counts]
-        return {"mean": means, "deviation": [(s - m * m) ** 0.5 for s, m in zip(squares, means, strict=True)]}
+        return {"mean": means, "deviation": [max(0.0, s - m * m) ** 0.5 for s, m in zip(squares, means, strict=True)]}
 
     def prepare(self, facts: Facts) -> Standardize:
-        return Standardize(1 / 255, tuple(facts["mean"]), tuple(facts["deviation"]))
+        mean, deviation = facts["mean"], facts["deviation"]
+        if not len(mean) == len(deviation) == self.info.shape[0]:
+            raise ValueError("there is not one mean and one standard deviation per channel")
+        return Standardize(1 / 255, tuple(mean), tuple(deviation))
 
     def encode_hub(self, inputs: list[Any], targets: list[Any]) -> tuple[Array, Array]:
-        mode = "L" if self.info.shape[0] == 1 else "RGB"
-        pixels = np.stack([np.asarray(image.convert(mode), np.uint8) for image in inputs])
-        return channels_first(pixels), np.asarray(targets, np.uint8)
+        pixels = np.stack([decode_image(image, self.info.shape) for image in inputs])
+        return channels_first(pixels), byte_labels(targets)
+
+
+def decode_image(stored: Any, shape: tuple[int, ...]) -> Array:
+    """Return the pixels of a PNG or JPEG image, which must have this shape (channels, height, width)."""
+    from PIL import Image
+
+    channels, height, width = shape
+    try:
+        image = Image.open(io.BytesIO(stored["bytes"]), formats=("PNG", "JPEG"))
+        if image.size != (width, height):  # checked before the pixels are decoded
+            raise ValueError(f"it has {image.width} × {image.height} pixels instead of {width} × {height}")
+        return np.asarray(image.convert("L" if channels == 1 else "RGB"), np.uint8)
+    except Exception as error:  # a damaged image may raise almost anything
+        raise ValueError(f"an image cannot be decoded: {error}") from error

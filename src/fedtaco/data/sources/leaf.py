@@ -1,19 +1,21 @@
 """Datasets of the LEAF benchmark, in which every sample belongs to a user (a writer, a role)."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedtaco.data.sources.base import Array, RawDataset, RawSplit, damaged_file
-from fedtaco.errors import InvalidInput
+from fedtaco.data.published_files import expecting, read_json
+from fedtaco.data.sources.base import Array, RawDataset, RawSplit
+from fedtaco.printable import printable
 
 Encode = Callable[[list[Any], list[Any]], tuple[Array, Array]]
-"""Encodes a list of inputs and a list of targets as compact arrays."""
+"""Encodes a list of inputs and a list of targets as compact arrays, or raises ValueError with a reason."""
 TEST_FRACTION = 0.1
 """Fraction of each user's samples that is used for testing if the publisher provides a single split."""
+MAX_FILE_SIZE = 1 << 29
+"""Bytes; LEAF's largest file, the training split of all of Shakespeare, has about two thirds of it."""
 
 
 def read_leaf(folder: Path, encode: Encode) -> RawDataset:
@@ -21,35 +23,33 @@ def read_leaf(folder: Path, encode: Encode) -> RawDataset:
     numbers: dict[str, int] = {}
     splits = []
     for part in (folder / "train", folder / "test"):
-        users = list(_read_users(part, encode, numbers))
-        if not users:
-            raise damaged_file(part, "at least one LEAF JSON file")
-        splits.append(RawSplit.concatenate(users))
+        with expecting(part, "LEAF's JSON files with at least one sample"):
+            splits.append(RawSplit.concatenate(_read_users(part, encode, numbers)))
     return RawDataset(*splits)
 
 
 def _read_users(folder: Path, encode: Encode, numbers: dict[str, int]) -> Iterator[RawSplit]:
-    """Yield the samples of every user; ``numbers`` assigns numbers to the users' names."""
+    """Yield the samples of every user who has any; ``numbers`` assigns numbers to the users' names."""
     for path in sorted(folder.glob("*.json")):
-        try:
-            record = json.loads(path.read_bytes())
-            users = [(user, record["user_data"][user]["x"], record["user_data"][user]["y"]) for user in record["users"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise damaged_file(path, "LEAF's JSON with 'users' and 'user_data'") from error
-        for user, inputs, targets in users:
-            try:
+        with expecting(path, "LEAF's JSON with 'users' and 'user_data'"):
+            record = read_json(path, MAX_FILE_SIZE)
+            samples = {user: record["user_data"][user] for user in record["users"]}
+        for user, sample in samples.items():
+            with expecting(path, f"valid samples of '{printable(user)}'"):
+                inputs, targets = sample["x"], sample["y"]
+                if not isinstance(inputs, list) or not isinstance(targets, list) or len(inputs) != len(targets):
+                    raise ValueError("x and y are not lists of the same length")
+                if not targets:
+                    continue
                 x, y = encode(inputs, targets)
-            except InvalidInput:
-                raise
-            except (ValueError, TypeError, IndexError) as error:
-                raise InvalidInput(f"The samples of '{user}' in {folder} are damaged: {error}.") from error
             yield RawSplit(x, y, np.full(len(targets), numbers.setdefault(user, len(numbers)), np.int32))
 
 
 def split_by_user(whole: RawSplit, gap: int = 0) -> RawDataset:
-    """Use the last tenth of each user's samples for testing.
+    """Use the last tenth of each user's samples, at least one, for testing; a user's only sample is for training.
 
-    The ``gap`` samples before them are discarded, so that overlapping windows of text do not end up in both splits.
+    The ``gap`` samples before the test samples are discarded, so that windows of text in the two splits do not overlap.
+    At least one sample of each user stays in the training split, even if its window overlaps.
     """
     assert whole.user is not None
     by_user = np.split(np.argsort(whole.user, kind="stable"), np.cumsum(np.bincount(whole.user))[:-1])

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedtaco.data.cache import Facts
 from fedtaco.data.samples import Prepare
-from fedtaco.data.sources.base import Array, DatasetInfo, Facts, HubColumns, RawDataset, RawSplit
+from fedtaco.data.sources.base import Array, DatasetInfo, HubColumns, RawDataset, RawSplit
 from fedtaco.data.sources.hub import HubSource
 from fedtaco.data.sources.leaf import read_leaf, split_by_user
 from fedtaco.errors import InvalidInput
@@ -28,18 +29,23 @@ class Shakespeare(HubSource):
     def read(self, folder: Path) -> RawDataset:
         return read_leaf(folder, self.encode_hub)  # LEAF's files and the hub hold the same strings
 
+    def check(self, raw: RawDataset, place: str | Path, advice: str) -> None:
+        super().check(raw, place, advice)
+        if max(raw.train.x.max(), raw.test.x.max()) >= len(ALPHABET):
+            raise InvalidInput(f"{place} holds inputs that are not positions in LEAF's alphabet. {advice}")
+
     def prepare(self, facts: Facts) -> Prepare:
         return Tensor.long
 
     def encode_hub(self, inputs: list[Any], targets: list[Any]) -> tuple[Array, Array]:
-        """Encode strings of equal length, and the character after each, as positions in the alphabet."""
-        text, width = "".join([*inputs, *targets]), len(inputs[0])
+        """Encode windows of text, and the character after each, as positions in the alphabet."""
+        text, size = "".join([*inputs, *targets]), len(inputs) * WINDOW
+        if any(len(window) != WINDOW for window in inputs) or any(len(target) != 1 for target in targets):
+            raise ValueError(f"an input does not have {WINDOW} characters, or a target is not a single character")
         if unknown := set(text) - set(ALPHABET):
-            raise InvalidInput(f"The text contains {min(unknown)!r}, which is not one of LEAF's 80 characters.")
-        if any(len(window) != width for window in inputs):
-            raise InvalidInput(f"The windows of text differ in length; each must have {width} characters.")
+            raise ValueError(f"the text contains {min(unknown)!r}, which is not one of LEAF's 80 characters")
         codes = _CODES[np.frombuffer(text.encode("latin-1"), np.uint8)]
-        return codes[: len(inputs) * width].reshape(len(inputs), width), codes[len(inputs) * width :]
+        return codes[:size].reshape(-1, WINDOW), codes[size:]
 
     def combine_hub_splits(self, splits: Sequence[RawSplit]) -> RawDataset:
         return split_by_user(splits[0], gap=WINDOW)

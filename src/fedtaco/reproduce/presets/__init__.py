@@ -45,10 +45,10 @@ class Preset:
     paper: str | None = None
     """Key of the paper's numbers in ``paper.json``."""
     paper_rows: Mapping[str, str] = field(default_factory=dict)
-    """The paper's name of a variant, if different."""
+    """The name of a variant in ``paper.json``, if it is a different one."""
 
     def paper_value(self, variant: str, panel: str) -> Any:
-        """Return the paper's number or numbers for a cell; ``None`` if it gives none."""
+        """Return the paper's number or numbers for a cell; ``None`` if the paper gives none."""
         numbers = paper_numbers().get(self.paper or "", {})
         if self.shows == "thresholds":
             return numbers
@@ -63,12 +63,12 @@ class Preset:
         return None if isinstance(found, dict) else found
 
     def select(self, datasets: Sequence[str], methods: Sequence[str]) -> Preset:
-        """Return the part of the preset with these datasets and methods; an empty list selects all.
+        """Return the preset with only these datasets and methods; an empty list selects all.
 
         Raises
         ------
         InvalidInput
-            If the preset does not contain one of them, or no combination of them.
+            If the preset lacks one of them, or contains none of these methods on these datasets.
         """
         known = {panel.settings["dataset"] for panel in self.panels}
         for name in set(datasets) - known:
@@ -111,7 +111,16 @@ def load_preset(name: str) -> Preset:
 
 
 def read_preset(name: str, text: str) -> Preset:
-    """Parse the text of a preset file, in which ``methods`` is short for variants without parameters."""
+    """Parse the text of a preset file.
+
+    Each name in ``methods`` is short for a variant without parameters. ``methods`` and ``variants`` of a panel replace
+    those of the file.
+
+    Raises
+    ------
+    InvalidInput
+        If ``shows`` is not one of :data:`VIEWS`.
+    """
     content = tomllib.loads(text)
     shared = _variants(content)
     panels = []

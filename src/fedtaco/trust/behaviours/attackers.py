@@ -1,4 +1,4 @@
-"""Attackers, for contrast with freeloaders: clients that train and spoil what they send."""
+"""Attackers, for comparison with freeloaders: clients that train, but change their samples or their update."""
 
 from dataclasses import dataclass
 
@@ -23,8 +23,21 @@ class SignFlip(Behaviour):
 
 
 @dataclass(frozen=True)
+class Scaled(Behaviour):
+    """Sends the update multiplied by a large factor, so that it outweighs all others."""
+
+    name = "scaled"
+    summary = "sends its update multiplied by a large factor"
+
+    strength: float = parameter(100.0, "factor of the update")
+
+    def change_update(self, update: Tensor, view: ClientView) -> Tensor:
+        return self.strength * update
+
+
+@dataclass(frozen=True)
 class LabelFlip(Behaviour):
-    """Trains on labels counted from the other end: class 0 becomes the last class."""
+    """Trains on labels in reverse order: class 0 becomes the last class."""
 
     name = "label-flip"
     summary = "trains on flipped labels"
@@ -40,7 +53,7 @@ class Gaussian(Behaviour):
     name = "gaussian"
     summary = "sends Gaussian noise in place of its update"
 
-    strength: float = parameter(10.0, "length of the noise over that of the update")
+    strength: float = parameter(10.0, "norm of the noise divided by that of the update")
 
     def change_update(self, update: Tensor, view: ClientView) -> Tensor:
         return self.strength * rms(update) * view.normal()

@@ -1,4 +1,4 @@
-"""The contract of client behaviours: how simulated clients deviate from honest training."""
+"""The contract of behaviours, which say how simulated clients deviate from honest training."""
 
 import math
 from dataclasses import dataclass, fields
@@ -14,8 +14,9 @@ from fedtaco.errors import InvalidInput
 from fedtaco.parameters import Configurable, domains, parameter
 
 LATE = 3
-"""A late freeloader is honest for the first of this many parts of a run."""
+"""A late freeloader is honest in the first 1/LATE of the rounds."""
 TIMES = ("late", "intermittent")
+"""Values of ``when`` with which a freeloader trains in some rounds."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +24,18 @@ class ClientView:
     """What a misbehaving client knows: what it receives, and its own memory of earlier rounds."""
 
     start: Tensor
-    """Where the server asks it to start."""
+    """The starting point that the server sends in this round."""
     previous: Tensor | None
-    """Where it was asked to start the last time."""
+    """The starting point that the client received the last time; ``None`` in its first round."""
     first_move: float
     """Mean absolute change of a coordinate between the first two starting points; 0 until there are two."""
     round: int
     rng: np.random.Generator
+    """Generator of random numbers for this client and round."""
 
     @property
     def last_move(self) -> Tensor:
-        """The difference of the last two starting points, as an upload; zero if there is only one."""
+        """The last move of the global model, ``previous - start``, as an update; zero if there is no previous point."""
         return torch.zeros_like(self.start) if self.previous is None else self.previous - self.start
 
     def normal(self) -> Tensor:
@@ -50,11 +52,11 @@ class ClientView:
 
 @dataclass(frozen=True)
 class Behaviour(Configurable):
-    """Honest training, and the base of behaviours. An attacker changes its samples or its upload."""
+    """Honest training, and the base of behaviours. An attacker overrides ``change_samples`` or ``change_update``."""
 
     kind: ClassVar[str] = "behaviour"
     name: ClassVar[str] = "honest"
-    summary: ClassVar[str] = "trains as it is asked"
+    summary: ClassVar[str] = "trains honestly"
 
     @property
     def ever_trains(self) -> bool:
@@ -66,11 +68,11 @@ class Behaviour(Configurable):
         return False
 
     def change_samples(self, samples: TensorSamples, classes: int) -> TensorSamples:
-        """Return the samples the client trains on."""
+        """Return the samples that the client trains on instead of its own."""
         return samples
 
     def change_update(self, update: Tensor, view: ClientView) -> Tensor:
-        """Return what the client sends in place of the update it trained."""
+        """Return what the client sends instead of the update that it trained."""
         return update
 
 
@@ -96,7 +98,7 @@ class Freeloader(Behaviour):
         return self.when == "always" or round_number % 2 == 0
 
     def forge(self, view: ClientView) -> Tensor:
-        """Return the forged update."""
+        """Return the update that the client sends without training."""
         raise TypeError(f"{type(self).__name__} forges its uploads and must define forge()")
 
 
@@ -106,7 +108,7 @@ def rms(vector: Tensor) -> float:
 
 
 def parse_options(cls: type[Behaviour], options: list[str], spec: str) -> Behaviour:
-    """Return a behaviour from the parts of ``name:strength:when`` after the name; both are optional."""
+    """Return a behaviour; ``options`` are the parts of ``spec``, ``name:strength:when``, after the name."""
     given: dict[str, float | str] = {}
     for option in options:
         if option in TIMES and "when" in domains(cls) and "when" not in given:
@@ -114,11 +116,12 @@ def parse_options(cls: type[Behaviour], options: list[str], spec: str) -> Behavi
         elif _number(option) is not None and "strength" in domains(cls) and "when" not in given:
             given["strength"] = _number(option) or 0.0
         else:
-            raise InvalidInput(f"The behaviour is '{spec}'; write it as one of {_forms(cls)}.")
+            raise InvalidInput(f"The behaviour '{spec}' is not valid; write it as one of {_forms(cls)}.")
     return cls(**given)
 
 
 def _number(text: str) -> float | None:
+    """Return a finite number, or ``None`` if the text is not one."""
     try:
         value = float(text)
     except ValueError:
@@ -127,6 +130,7 @@ def _number(text: str) -> float | None:
 
 
 def _forms(cls: type[Behaviour]) -> str:
+    """Return examples of how a behaviour may be written."""
     defaults = {field.name: field.default for field in fields(cls)}
     forms = [cls.name, *([f"{cls.name}:{defaults['strength']:g}"] if "strength" in defaults else [])]
     return ", ".join(forms + [f"{cls.name}:{when}" for when in TIMES if "when" in defaults])

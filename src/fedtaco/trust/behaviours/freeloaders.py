@@ -1,4 +1,4 @@
-"""Freeloaders: clients that never train and forge an upload from what they received."""
+"""Freeloaders: clients that forge their updates, from what they received or from noise, instead of training."""
 
 import math
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from fedtaco.parameters import parameter
 from fedtaco.trust.behaviours.base import ClientView, Freeloader, rms
 
 FIRST_RANDOM = 1e-3
-"""Size of the numbers of ``random`` in rounds before which the client saw no move of the model."""
+"""Largest coordinate of the noise that ``random`` sends while it has seen no move of the model."""
 
 
 @dataclass(frozen=True)
 class Replay(Freeloader):
-    """Sends the last global move back, as the paper's freeloaders do."""
+    """Sends the last global move back, as the freeloaders in the paper do."""
 
     name = "replay"
     summary = "sends the last global move back"
@@ -44,7 +44,7 @@ class ReplayNoise(Freeloader):
     name = "replay-noise"
     summary = "sends the last global move back with Gaussian noise"
 
-    strength: float = parameter(0.5, "length of the noise over that of the move")
+    strength: float = parameter(0.5, "norm of the noise divided by that of the move")
 
     def forge(self, view: ClientView) -> Tensor:
         copy = view.last_move
@@ -53,7 +53,7 @@ class ReplayNoise(Freeloader):
 
 @dataclass(frozen=True)
 class Zero(Freeloader):
-    """Sends the model back as it was received."""
+    """Sends a zero update, as if the model were returned unchanged."""
 
     name = "zero"
     summary = "sends a zero update"
@@ -64,7 +64,7 @@ class Zero(Freeloader):
 
 @dataclass(frozen=True)
 class Disguised(Freeloader):
-    """Sends the model back with noise that fades as 1/t (Fraboni et al., 2021)."""
+    """Sends noise that fades as 1/t, where t counts the rounds after the first (Fraboni et al., 2021)."""
 
     name = "disguised"
     summary = "sends noise that fades as 1/t"
@@ -79,7 +79,7 @@ class Disguised(Freeloader):
 
 @dataclass(frozen=True)
 class Random(Freeloader):
-    """Sends uniform noise as long as the last global move."""
+    """Sends uniform noise with about the same norm as the last global move."""
 
     name = "random"
     summary = "sends uniform noise as long as the last global move"
@@ -87,5 +87,5 @@ class Random(Freeloader):
     strength: float = parameter(1.0, "factor of the noise")
 
     def forge(self, view: ClientView) -> Tensor:
-        length = math.sqrt(3) * rms(view.last_move)
-        return self.strength * (length or FIRST_RANDOM) * view.uniform()
+        bound = math.sqrt(3) * rms(view.last_move)
+        return self.strength * (bound or FIRST_RANDOM) * view.uniform()

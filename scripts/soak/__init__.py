@@ -1,0 +1,1 @@
+"""Long random tests: ``python scripts/soak --help``."""

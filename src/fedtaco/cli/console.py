@@ -1,0 +1,43 @@
+"""The consoles of the command line, through which all of its output passes except JSON."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from fedtaco.printable import printable
+
+MAX_LINE = 10_000
+"""Maximum number of characters in a line that :func:`print_line` prints."""
+
+
+class PlainConsole(Console):
+    """A console for text of any origin: markup in it is not interpreted, and control characters are not printed."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_printable_lines(segment.text))
+
+
+def _printable_lines(text: str) -> str:
+    """Make those lines of a text printable that are not."""
+    return "\n".join(line if line.isprintable() else printable(line) for line in text.split("\n"))
+
+
+stderr = PlainConsole(stderr=True)
+"""The console of errors, warnings and progress bars; lines that it prints appear above a bar."""
+
+
+def print_line(sentence: str, console: Console | None = None, *, style: str = "") -> None:
+    """Print a sentence, on standard output by default; a terminal may wrap it, but paths in it stay in one piece."""
+    line = Text(printable(sentence, MAX_LINE), style)
+    (console or PlainConsole()).print(line, soft_wrap=True)
+
+
+def print_error(sentence: str) -> None:
+    """Print an error on standard error, as one line."""
+    stderr.print(Text.assemble(("Error:", "red"), " ", printable(sentence, MAX_LINE)), soft_wrap=True)

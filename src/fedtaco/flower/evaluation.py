@@ -1,0 +1,59 @@
+"""Evaluation of the global model by the nodes."""
+
+import math
+from collections.abc import Iterable
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+
+from fedtaco.flower.deployment import Deployment
+from fedtaco.flower.log import log
+from fedtaco.flower.metrics import ReportedMetrics, mean_metrics, metric_counts
+from fedtaco.flower.replies import error_reason
+from fedtaco.flower.wire import read_metrics, wire_key
+from fedtaco.printable import printable
+from fedtaco.randomness import generator
+from fedtaco.server import cohort_size
+
+
+def evaluation_messages(
+    deployment: Deployment, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, fraction: float, number: int
+) -> list[Message]:
+    """Return one message for each of a ``fraction`` of the connected nodes."""
+    present = deployment.present_clients(grid) if fraction else []
+    if not present:
+        return []
+    shuffled = generator(deployment.server.seed, "evaluate", number).permutation(len(present))
+    chosen = sorted(shuffled[: cohort_size(fraction, len(present))].tolist())
+    content = RecordDict({"arrays": arrays, "config": ConfigRecord({**config, wire_key("round"): number})})
+    return [deployment.message(content, present[place], MessageType.EVALUATE, number) for place in chosen]
+
+
+def average_evaluations(deployment: Deployment, replies: Iterable[Message], number: int) -> MetricRecord | None:
+    """Return the weighted means of what the nodes measured; ``None`` if no node did.
+
+    The first reply of each node counts. Invalid values are logged with their node and ignored.
+    """
+    reported: dict[int, ReportedMetrics] = {}
+    for reply in replies:
+        node = deployment.exchange.node_of(reply)
+        if reply.has_error():
+            log.warning("Round %d: node %d did not evaluate: %s.", number, node, printable(error_reason(reply)))
+        else:
+            reported.setdefault(node, read_metrics(reply.content))
+    if not reported:
+        return None
+    nodes, metrics = list(reported), list(reported.values())
+    means, problems = mean_metrics(metrics, metric_counts(metrics, deployment.policy.weighted_by_key))
+    for place, complaints in problems.items():
+        log.warning("Round %d: in the evaluation of node %d, %s.", number, nodes[place], "; ".join(complaints))
+    return means
+
+
+def recorded_scores(metrics: MetricRecord | None) -> dict[str, float | None]:
+    """Return accuracy and loss as they are recorded; ``None`` if not measured. A loss may be NaN, an accuracy not."""
+    found = {} if metrics is None else metrics
+    values = {name: found.get(name) for name in ("accuracy", "loss")}
+    scores = {name: float(value) if isinstance(value, int | float) else None for name, value in values.items()}
+    accuracy = scores["accuracy"]
+    return {**scores, "accuracy": accuracy if accuracy is not None and math.isfinite(accuracy) else None}

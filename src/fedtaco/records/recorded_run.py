@@ -1,0 +1,153 @@
+"""Read and verify the files of a run.
+
+``config.toml``, ``summary.json`` and ``checkpoint/manifest.json`` contain a checksum of their own entries, and digests
+of other files: ``config.toml`` that of the partition, the summary those of the configuration, the records and the
+models, and the manifest those of the checkpoint's files and of the records up to the checkpoint. Each file is verified
+when it is read. Records after the last checkpoint are never read, since a resumed run writes them again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from fedtaco.errors import InvalidInput
+from fedtaco.files import SCHEMA, reading_run
+from fedtaco.records.checkpoint import Arrays, Checkpoint, Manifest
+from fedtaco.records.digest import FileDigest
+from fedtaco.records.documents import read_document
+from fedtaco.records.history import ClientRecord, History, RoundRecord
+from fedtaco.records.partition import PartitionRecord
+from fedtaco.records.record_checks import check_cohorts, check_rounds
+from fedtaco.records.record_file import RecordFile
+from fedtaco.records.schema import read_as
+from fedtaco.records.stored_entries import StoredConfig, StoredSummary
+
+Digests = Mapping[str, FileDigest]
+"""Digests of files, by name."""
+
+
+class RecordedRun:
+    """Reads the files of a run."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.checkpoint = Checkpoint(self.path / "checkpoint")
+        self._config, self._summary = self.path / "config.toml", self.path / "summary.json"
+        self._partition = self.path / "partition.npz"
+        self._rounds, self._clients = (RecordFile(self.path / f"{name}.jsonl") for name in ("rounds", "clients"))
+
+    def exists(self) -> bool:
+        """Return whether the folder contains a run, that is, a ``config.toml`` that starts as those of fedtaco do."""
+        with suppress(OSError):
+            if self._config.is_file():
+                with self._config.open("rb") as file:
+                    return file.read(6) == b"schema"
+        return False
+
+    def config(self) -> dict[str, Any]:
+        """Read the settings of the run.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no run, it is damaged, or another version of fedtaco wrote it.
+        """
+        entries = {name: value for name, value in self._stored_config().items() if name != "folder"}
+        return {"schema": SCHEMA, **entries}
+
+    def summary(self) -> dict[str, Any] | None:
+        """Read the summary of the run; ``None`` if it has not ended."""
+        stored = self._stored_summary()
+        if stored is None:
+            return None
+        return {"schema": SCHEMA, **{name: value for name, value in stored.items() if name not in ("run", "files")}}
+
+    def history(self) -> History:
+        """Read all records of the run; if it has not ended, those up to its last checkpoint."""
+        return self._read_history(*self._record_digests())
+
+    def rounds(self) -> list[RoundRecord]:
+        """Read the records of the rounds only."""
+        return self._read_rounds(*self._record_digests())
+
+    def client_rows(self) -> Iterator[dict[str, Any]]:
+        """Read the records of the clients one at a time, for large runs, as the lines of ``clients.jsonl``."""
+        digests, is_whole = self._record_digests()
+        for record in self._read_clients(digests, is_whole, self._read_rounds(digests, is_whole)):
+            yield record.to_row()
+
+    def partition(self) -> PartitionRecord:
+        """Read which client held which samples."""
+        stored = self._stored_config()
+        with reading_run(self._partition):
+            stored["folder"]["partition"].verify(self._partition)
+            return PartitionRecord.load(self._partition, stored["clients"])
+
+    def model_path(self, name: str) -> Path:
+        """Return the file of the global model (``model``) or of the model that the method returns (``output``).
+
+        Raises
+        ------
+        InvalidInput
+            If the run has not ended, or the file is damaged.
+        """
+        stored = self._stored_summary()
+        if stored is None:
+            raise InvalidInput(f"{self.path} has no model: the run has not ended; continue it (resume).")
+        file = f"{name}.safetensors"
+        path = self.path / (file if file in stored["files"] else "model.safetensors")
+        with reading_run(path):
+            stored["files"][path.name].verify(path)
+        return path
+
+    def load_checkpoint(self) -> tuple[int, Arrays, dict[int, dict[str, npt.NDArray[Any]]]] | None:
+        """Return the last saved round, the shared arrays and each client's memory, or ``None`` if nothing was saved."""
+        manifest = self._manifest()
+        return None if manifest is None else (manifest.round, *self.checkpoint.load(manifest))
+
+    def _stored_config(self) -> StoredConfig:
+        if not self._config.exists():
+            raise InvalidInput(f"{self.path} is not a run folder: it has no config.toml.")
+        with reading_run(self._config):
+            return read_as(StoredConfig, read_document(self._config))
+
+    def _stored_summary(self) -> StoredSummary | None:
+        """Read ``summary.json``; ``None`` if there is none, or it belongs to an earlier run in the same folder."""
+        if not self._summary.exists():
+            return None
+        with reading_run(self._summary):
+            stored = read_as(StoredSummary, read_document(self._summary))
+            config_digest = stored["files"]["config.toml"]
+        if stored["run"] != self._stored_config()["folder"]["run"]:
+            return None
+        with reading_run(self._config):
+            config_digest.verify(self._config)
+        return stored
+
+    def _manifest(self) -> Manifest | None:
+        return self.checkpoint.manifest(self._stored_config()["folder"]["run"])
+
+    def _record_digests(self) -> tuple[Digests, bool]:
+        """Return the digests of the records, and whether they are those of whole files, as after the end of a run."""
+        stored = self._stored_summary()
+        if stored is not None:
+            return stored["files"], True
+        manifest = self._manifest()
+        return {} if manifest is None else manifest.records, False
+
+    def _read_history(self, digests: Digests, is_whole: bool) -> History:
+        rounds = self._read_rounds(digests, is_whole)
+        return History(rounds, list(self._read_clients(digests, is_whole, rounds)))
+
+    def _read_rounds(self, digests: Digests, is_whole: bool) -> list[RoundRecord]:
+        with reading_run(self._rounds.path):
+            rows = self._rounds.read(digests["rounds.jsonl"], is_whole=is_whole) if digests else ()
+            return list(check_rounds(rows, self._stored_config()["rounds"]))
+
+    def _read_clients(self, digests: Digests, is_whole: bool, rounds: Sequence[RoundRecord]) -> Iterator[ClientRecord]:
+        with reading_run(self._clients.path):
+            rows = self._clients.read(digests["clients.jsonl"], is_whole=is_whole) if digests else ()
+            yield from check_cohorts(rows, rounds, self._stored_config()["clients"])

@@ -1,0 +1,211 @@
+"""A run folder: the files of one run.
+
+=====================  ========================================================
+``config.toml``        the settings, and under ``ran_by`` the engine and versions
+``partition.npz``      which client held which samples, and who misbehaved
+``rounds.jsonl``       one JSON object per round, each on a line
+``clients.jsonl``      one JSON object per client and round, each on a line
+``checkpoint/``        the state from which the run can be resumed
+``summary.json``       the results; present once the run has ended
+``model.safetensors``  the trained global model
+``output.safetensors`` the model that the method returns, if it is another one
+``lock``               present while a process uses the folder
+=====================  ========================================================
+"""
+
+import dataclasses
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import save_file
+
+from fedtaco.errors import InvalidInput
+from fedtaco.files import SCHEMA, reading_run, replacing, writing, writing_run
+from fedtaco.records.checkpoint import Arrays
+from fedtaco.records.digest import FileDigest
+from fedtaco.records.documents import read_document, write_document
+from fedtaco.records.history import ClientRecord, History, RoundRecord
+from fedtaco.records.lock import LOCK, FolderLock, locked
+from fedtaco.records.partition import PartitionRecord
+from fedtaco.records.recorded_run import RecordedRun
+
+RECORDS = (
+    "partition.npz",
+    "checkpoint",
+    "rounds.jsonl",
+    "clients.jsonl",
+    "summary.json",
+    "model.safetensors",
+    "output.safetensors",
+    "tensorboard",
+    "wandb",
+)
+"""Files and folders that a run writes besides ``config.toml``; only these are removed when a run is replaced."""
+
+
+class RunFolder(RecordedRun):
+    """Reads and writes one run folder."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self._lock: FolderLock | None = None
+        self._run = ""
+        """Identifier of the run that is being written."""
+        self._written: dict[str, FileDigest] = {}
+        """Digests of the records of all finished rounds, and of the models."""
+
+    @contextmanager
+    def claim(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Iterator[None]:
+        """Check that the folder may be used for a run, and lock it; see :meth:`check_available`."""
+        self.check_available(config, resume=resume, overwrite=overwrite)
+        with locked(self.path) as lock:
+            self._lock = lock
+            try:
+                self.check_available(config, resume=resume, overwrite=overwrite)
+                yield
+            finally:
+                self._lock = None
+
+    def check_available(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
+        """Check that a run may use the folder; nothing is written.
+
+        Raises
+        ------
+        InvalidInput
+            If the folder contains something else, or a run that may not be replaced and cannot be resumed.
+        """
+        self._refuse_links()
+        if not self.exists():
+            with writing_run(self.path):
+                if self.path.exists() and not (self.path.is_dir() and self._is_unused()):
+                    raise InvalidInput(f"{self.path} exists and is not a run folder; choose another folder (out).")
+            return
+        if overwrite:
+            return
+        if not resume:
+            raise InvalidInput(
+                f"{self.path} holds a run already; continue it (resume), replace it (overwrite), or choose "
+                "another folder (out)."
+            )
+        stored = {name: value for name, value in self.config().items() if name != "ran_by"}
+        differences = _differences(stored, {"schema": SCHEMA, **config})
+        if differences:
+            raise InvalidInput(f"{self.path} holds another run and cannot be resumed as this one: {differences}.")
+
+    def create(self, config: Mapping[str, Any], partition: PartitionRecord) -> None:
+        """Start a new run, in place of the one that the folder may contain.
+
+        The earlier run stays as it was until the new configuration replaces the earlier one. From then on its files are
+        not read any more, because they name another run, and they are removed.
+        """
+        self._require_lock()
+        advice = " Free some space, or choose another folder (out); a run that was in the folder before is still there."
+        with writing(self.path, advice):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with replacing(self._partition) as new_partition:
+                partition.save(new_partition)
+                digest = dataclasses.asdict(FileDigest.of(new_partition))
+                self._run = secrets.token_hex(8)
+                write_document(self._config, {**config, "folder": {"run": self._run, "partition": digest}})
+                with writing_run(self.path):
+                    self._remove_records()
+        with writing_run(self.path):
+            self.checkpoint.create()
+            self._rounds.create()
+            self._clients.create()
+        self._written = self._digests_of_records()
+
+    def record_ran_by(self, ran_by: Mapping[str, Any]) -> None:
+        """Replace the recorded engine and versions."""
+        with self._writing():
+            write_document(self._config, {**read_document(self._config), "ran_by": ran_by})
+
+    def rewind(self) -> History:
+        """Return the records up to the checkpoint; remove later records and the summary.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no checkpoint, or the records are not those that were written before it.
+        """
+        manifest = self._manifest()
+        if manifest is None:
+            raise InvalidInput(f"{self.path} has no checkpoint; start the run again (overwrite).")
+        history = self._read_history(manifest.records, is_whole=False)
+        with reading_run(self._rounds.path):
+            if len(history) != manifest.round:
+                raise ValueError(f"it contains {len(history)} rounds, and the checkpoint {manifest.round}")
+        with self._writing():
+            self._summary.unlink(missing_ok=True)
+            for file in (self._rounds, self._clients):
+                file.rewind(manifest.records[file.path.name])
+        self._run, self._written = manifest.run, self._digests_of_records()
+        return history
+
+    def append_round(self, record: RoundRecord, clients: Sequence[ClientRecord]) -> None:
+        """Add the records of a finished round."""
+        with self._writing():
+            self._clients.append([client.to_row() for client in clients])
+            self._rounds.append([dataclasses.asdict(record)])
+        self._written = self._digests_of_records()
+
+    def save_checkpoint(self, round_number: int, shared: Arrays, changed: Mapping[int, Arrays]) -> None:
+        """Write the state after a round; see :class:`~fedtaco.records.checkpoint.Checkpoint`."""
+        with self._writing():
+            self.checkpoint.save(self._run, round_number, self._written, shared, changed)
+
+    def save_model(self, model: Arrays, name: str = "model") -> None:
+        """Write a model as safetensors."""
+        path = self.path / f"{name}.safetensors"
+        with self._writing(), replacing(path) as temporary:
+            save_file(dict(model), temporary, metadata={"schema": str(SCHEMA)})
+            self._written[path.name] = FileDigest.of(temporary)
+
+    def save_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write the summary of a run that has ended."""
+        with self._writing():
+            digests = {"config.toml": FileDigest.of(self._config), **self._written}
+            files = {name: dataclasses.asdict(digest) for name, digest in digests.items()}
+            write_document(self._summary, {**summary, "run": self._run, "files": files})
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Check that this process still has the lock, and report errors of writing."""
+        self._require_lock()
+        with writing_run(self.path):
+            yield
+
+    def _require_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.require()
+
+    def _digests_of_records(self) -> dict[str, FileDigest]:
+        return {file.path.name: file.digest for file in (self._rounds, self._clients)}
+
+    def _is_unused(self) -> bool:
+        """Return whether the folder is empty, or a run was killed before it wrote its configuration."""
+        return all(path.name == LOCK or path.suffix == ".part" for path in self.path.iterdir())
+
+    def _refuse_links(self) -> None:
+        """Raise InvalidInput if writing a file of the run would write somewhere else."""
+        own = (self._config.name, LOCK, *RECORDS)
+        paths = [self.path / f"{name}{suffix}" for name in own for suffix in ("", ".part")]
+        for path in (*paths, *self.checkpoint.folder.glob("*")):
+            if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+                raise InvalidInput(f"{path} is not a plain file or folder; remove it, or choose another folder (out).")
+
+    def _remove_records(self) -> None:
+        for path in (self.path / name for name in RECORDS):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    names = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
+    return "; ".join(f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here" for name in names)

@@ -1,0 +1,87 @@
+"""Types of the entries in ``config.toml`` and ``summary.json`` that are read back."""
+
+from typing import Annotated, NotRequired, TypedDict
+
+from fedtaco.parameters import Domain
+from fedtaco.records.digest import FileDigest
+from fedtaco.records.history import Metric
+
+Count = Annotated[int, Domain("a number of things", low=0, whole=True)]
+Positive = Annotated[int, Domain("a number of things, at least one", low=1, whole=True)]
+
+
+class StoredVersions(TypedDict, total=False):
+    """The versions with which a part of a run was made."""
+
+    from_round: Count
+    python: str
+    torch: str
+    numpy: str
+
+
+class StoredEngine(TypedDict):
+    """The entries under ``ran_by``."""
+
+    engine: str
+    reason: str
+    chunk: NotRequired[Positive]
+    run: NotRequired[str]
+    versions: NotRequired[list[StoredVersions]]
+
+
+class StoredFolder(TypedDict):
+    """The entries under ``folder``."""
+
+    run: str
+    """Identifier of the run, by which files of an earlier run in the same folder are recognised."""
+    partition: FileDigest
+    """Digest of ``partition.npz``."""
+
+
+class StoredConfig(TypedDict):
+    """The entries of ``config.toml``; the other settings are only compared and shown."""
+
+    fedtaco: str
+    method: str
+    dataset: str
+    model: NotRequired[str]
+    partition: str
+    clients: Positive
+    rounds: Positive
+    seed: Count
+    target: Metric
+    parameters: dict[str, float | str]
+    ran_by: StoredEngine
+    folder: StoredFolder
+
+
+class StoredDetection(TypedDict):
+    """How well freeloaders were detected."""
+
+    freeloaders: Count
+    caught: Count
+    honest_expelled: Count
+
+
+class StoredSummary(TypedDict):
+    """The entries of ``summary.json``."""
+
+    run: str
+    """Identifier of the run."""
+    files: dict[str, FileDigest]
+    """Digests of the other files of the run, by name."""
+    method: str
+    seed: Count
+    stopped: str | None
+    rounds: Count
+    final_accuracy: Metric | None
+    output_accuracy: Metric | None
+    validation_accuracy: Metric | None
+    worst_tenth_accuracy: Metric | None
+    target: Metric
+    rounds_to_target: Count | None
+    client_seconds: Metric | None
+    alpha: dict[str, Metric]
+    dropped_uploads: Count
+    detection: StoredDetection | None
+    partition_notes: list[str]

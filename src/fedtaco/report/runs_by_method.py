@@ -1,0 +1,90 @@
+"""Group runs by method and settings, and name each group by what distinguishes it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from fedtaco.records.formatting import format_count
+from fedtaco.report.run_reader import RunData
+
+
+@dataclass(frozen=True)
+class MethodRuns:
+    """The runs of one method that have the same settings, sorted by seed."""
+
+    name: str
+    runs: list[RunData]
+
+    @property
+    def status(self) -> str:
+        """Which runs are unfinished or stopped early, in a few words; empty if all ended as planned."""
+        unfinished, seeds = [run for run in self.runs if not run.is_finished], len(self.runs)
+        parts = []
+        if len(unfinished) == seeds:
+            done = fmean(run.rounds for run in unfinished)
+            parts.append(f"unfinished, {format_count(done)} of {unfinished[0].config['rounds']} rounds")
+        elif unfinished:
+            parts.append(f"{len(unfinished)} of {seeds} seeds unfinished")
+        if stopped := sum(run.summary["stopped"] is not None for run in self.runs):
+            parts.append("stopped early" if seeds == 1 else f"{stopped} of {seeds} seeds stopped early")
+        return "; ".join(parts)
+
+    def run_name(self, run: RunData) -> str:
+        """Return the name of one of the runs, such as "taco, seed 0"."""
+        return f"{self.name}, {self.seed_name(run)}"
+
+    def seed_name(self, run: RunData) -> str:
+        """Return the seed of one of the runs, such as "seed 0", with a number if several runs have the same seed."""
+        same_seed = [other for other in self.runs if other.seed == run.seed]
+        return f"seed {run.seed}" + (f", run {self.runs.index(run) + 1}" if len(same_seed) > 1 else "")
+
+
+def group_by_method(runs: Sequence[RunData]) -> list[MethodRuns]:
+    """Group runs that differ only in their seeds; name them by method and by the settings that distinguish them."""
+    names = {run.config["method"]: run.summary["method"] for run in sorted(runs, key=lambda run: run.is_finished)}
+    by_method: dict[str, list[RunData]] = {}
+    for run in runs:
+        by_method.setdefault(str(names[run.config["method"]]), []).append(run)
+    groups: dict[str, list[RunData]] = {}
+    for method, own in by_method.items():
+        varied = distinguishing_settings([run.settings for run in own])
+        for run in own:
+            given = [f"{name.removeprefix(method + '.')}={format_setting(run.settings.get(name))}" for name in varied]
+            groups.setdefault(f"{method} ({', '.join(given)})" if given else method, []).append(run)
+    return [MethodRuns(name, sorted(own, key=lambda run: run.seed)) for name, own in groups.items()]
+
+
+def varying_settings(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the names of settings that do not have the same value everywhere.
+
+    >>> varying_settings([{"rounds": 5, "taco.gamma": 0.1}, {"rounds": 5, "taco.gamma": 0.2}])
+    ['taco.gamma']
+    """
+    names = dict.fromkeys(name for own in settings for name in own)
+    return [name for name in names if any(own.get(name) != settings[0].get(name) for own in settings)]
+
+
+def distinguishing_settings(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the names of the settings that tell runs apart.
+
+    A setting that only some runs have, such as a detector's parameter, is omitted if the other settings suffice.
+
+    >>> distinguishing_settings([{"detector": "off"}, {"detector": "guard", "guard.copy": 1e-8}])
+    ['detector']
+    """
+
+    def combinations(names: Sequence[str]) -> int:
+        return len({tuple(format_setting(own.get(name)) for name in names) for own in settings})
+
+    names = varying_settings(settings)
+    for name in [name for name in names if any(name not in own for own in settings)]:
+        fewer = [other for other in names if other != name]
+        if combinations(fewer) == combinations(names):
+            names = fewer
+    return names
+
+
+def format_setting(value: Any) -> str:
+    """Format the value of a setting; ``None`` means the default."""
+    return "default" if value is None else str(value)

@@ -1,0 +1,227 @@
+"""Replies that are well formed but harmful: variances, other vectors than the update, scale, and evaluations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from nodes import Nodes, arrays, client_app, copy_reply, history_of, run, small_nodes, small_strategy
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedtaco.flower import FedStrategy
+from fedtaco.testing.small_federation import CLASSES, FEATURES, LOCAL_LR, STEPS, skewed_clients
+from fedtaco.trust import Guard
+
+HOSTILE, CLIENT, ROUNDS = 103, 2, 4
+
+
+def changed(reply, record, name, change):
+    """Return a copy of a reply in which one array is changed."""
+    answer = copy_reply(reply)
+    own = dict(answer.content[record].items())
+    own[name] = Array(np.ascontiguousarray(change(own[name].numpy())))
+    answer.content[record] = ArrayRecord(own)
+    return [answer]
+
+
+def batch_norm_model():
+    torch.manual_seed(0)
+    layers = nn.Linear(FEATURES, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, CLASSES)
+    return nn.Sequential(*layers).double()
+
+
+def central_loss(model, samples):
+    x, y = samples.x, samples.y
+
+    def evaluate(number, weights):
+        model.load_state_dict(weights.to_torch_state_dict())
+        with torch.no_grad():
+            return MetricRecord({"loss": float(cross_entropy(model.eval()(x), y))})
+
+    return evaluate
+
+
+@pytest.mark.parametrize("detector", ["off", "norm", "guard"])
+def test_negative_variances_are_dropped_and_the_run_goes_on(detector, lines):
+    nodes = Nodes([client_app(batch_norm_model(), samples) for samples in skewed_clients()])
+    nodes.tamper = lambda node, reply: (
+        changed(reply, "buffers", "buffers", lambda values: -np.abs(values)) if node == HOSTILE else [reply]
+    )
+    strategy = FedStrategy(
+        "fedavg",
+        batch_norm_model(),
+        local_steps=STEPS,
+        batch_size=4,
+        local_lr=LOCAL_LR,
+        fraction_evaluate=0.0,
+        detector=detector,
+    )
+    evaluate = central_loss(batch_norm_model(), skewed_clients()[0])
+    strategy.start(nodes, arrays(strategy.model), num_rounds=ROUNDS, timeout=0.2, evaluate_fn=evaluate)
+    history = history_of(strategy)
+    assert [record.dropped for record in history] == [{CLIENT: "a variance in the buffers is negative"}] * ROUNDS
+    assert all(math.isfinite(record.loss) for record in history)
+    assert any(f"node {HOSTILE} (client {CLIENT})" in line and "variance" in line for line in lines)
+
+
+def test_every_vector_of_an_upload_is_screened(lines):
+    nodes, strategy = small_nodes(), small_strategy("scaffold")
+    noise = np.random.default_rng(0)
+    nodes.tamper = lambda node, reply: (
+        changed(reply, "arrays", "variate_change", lambda values: 100 * noise.standard_normal(values.shape))
+        if node == HOSTILE
+        else [reply]
+    )
+    run(strategy, nodes, ROUNDS)
+    for record in history_of(strategy):
+        assert list(record.dropped) == [CLIENT]
+        assert record.dropped[CLIENT].startswith("the norm of variate_change is ")
+    assert float(strategy.deployment.state.server.memory["variate"].norm()) < 10
+    assert any(f"node {HOSTILE} (client {CLIENT}) is dropped: the norm of variate_change" in line for line in lines)
+
+
+@pytest.mark.parametrize("factor", [100, 9000])
+def test_a_scaled_upload_is_dropped_by_default(factor):
+    nodes, strategy = small_nodes(), small_strategy("fedavg")
+    nodes.tamper = lambda node, reply: (
+        changed(reply, "arrays", "update", lambda values: factor * values) if node == HOSTILE else [reply]
+    )
+    run(strategy, nodes, ROUNDS)
+    assert [list(record.dropped) for record in history_of(strategy)] == [[CLIENT]] * ROUNDS
+
+
+def test_a_round_that_breaks_the_model_is_repeated_and_logged(lines):
+    nodes, strategy = small_nodes(), small_strategy("fedavg", detector="norm")
+    nodes.tamper = lambda node, reply: (
+        changed(reply, "arrays", "update", lambda values: 4 * values)
+        if node == HOSTILE and reply.metadata.group_id == "2"
+        else [reply]
+    )
+    evaluations = []
+
+    def evaluate(number, weights):
+        evaluations.append(number)
+        broken = number == 2 and evaluations.count(2) == 1
+        return MetricRecord({"accuracy": 0.5, "loss": math.nan if broken else 1.0})
+
+    result = run(strategy, nodes, ROUNDS, evaluate_fn=evaluate)
+    assert evaluations == [0, 1, 2, 2, 3, 4]
+    history = history_of(strategy)
+    assert [list(record.dropped) for record in history] == [[], [CLIENT], [], []]
+    assert history[1].dropped[CLIENT].startswith("the global model's loss is not finite with this upload")
+    assert strategy.deployment.nodes.last_used[CLIENT] == ROUNDS
+    assert any(f"node {HOSTILE} (client {CLIENT}) is dropped: the global model's loss" in line for line in lines)
+    for name, tensor in result.arrays.to_torch_state_dict().items():
+        assert torch.equal(tensor, strategy.deployment.arrays().to_torch_state_dict()[name])
+
+
+def evaluating_nodes(hostile_metrics):
+    """Return nodes of which one reports its own metrics in evaluations."""
+    nodes = small_nodes()
+    for node in nodes.nodes:
+        honest = {"accuracy": 0.5, "loss": 0.7, "num-examples": 10}
+        own = {**honest, **hostile_metrics} if node == HOSTILE else honest
+
+        def evaluate(message, context, own=own):
+            return Message(RecordDict({"metrics": MetricRecord(own)}), reply_to=message)
+
+        nodes.apps[node].evaluate()(evaluate)
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("metrics", "complaint"),
+    [
+        ({"accuracy": 1e299}, "accuracy is 1e+299"),
+        ({"accuracy": math.nan}, "accuracy is nan"),
+        ({"loss": math.nan}, "loss is nan"),
+        ({"loss": math.inf}, "loss is inf"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, "num-examples"])
+def test_an_invalid_evaluation_is_ignored_and_its_node_reported(metrics, complaint, key, lines):
+    strategy = small_strategy("fedavg", fraction_evaluate=1.0, weighted_by_key=key)
+    run(strategy, evaluating_nodes(metrics), 2)
+    history = history_of(strategy)
+    assert history.column("accuracy") == pytest.approx([0.5, 0.5])
+    assert history.column("loss") == pytest.approx([0.7, 0.7])
+    assert f"Round 1: in the evaluation of node {HOSTILE}, {complaint}." in lines
+
+
+def test_a_claimed_number_of_samples_does_not_decide_an_evaluation():
+    strategy = small_strategy("fedavg", fraction_evaluate=1.0, weighted_by_key="num-examples")
+    run(strategy, evaluating_nodes({"accuracy": 0.0, "num-examples": 10**15}), 1)
+    assert history_of(strategy).final_accuracy == pytest.approx(0.5 * 4 / 104)
+
+
+def test_a_reply_that_is_too_large_is_not_decoded(lines):
+    nodes, strategy = small_nodes(), small_strategy("fedavg")
+    nodes.tamper = lambda node, reply: (
+        changed(reply, "arrays", "update", lambda values: np.zeros(1_000_000)) if node == HOSTILE else [reply]
+    )
+    run(strategy, nodes, 1)
+    assert history_of(strategy)[0].dropped == {CLIENT: "arrays has 8,000,128 bytes instead of at most 120"}
+
+
+@pytest.mark.parametrize("fraction", [0.2, 0.4])
+def test_one_evaluator_cannot_stop_a_run(fraction):
+    strategy = small_strategy("fedavg", fraction_evaluate=fraction)
+    run(strategy, evaluating_nodes({"loss": math.nan, "accuracy": math.nan}), 8)
+    assert len(history_of(strategy)) == 8
+
+
+def test_one_evaluator_cannot_make_the_loss_small():
+    strategy = small_strategy("fedavg", fraction_evaluate=1.0)
+    run(strategy, evaluating_nodes({"loss": -2.8}), 2)
+    assert history_of(strategy).column("loss") == pytest.approx([0.7 * 4 / 5] * 2)
+
+
+def test_one_node_with_another_app_cannot_stop_a_run():
+    nodes, strategy = small_nodes(), small_strategy("fedavg", fraction_train=0.2, min_train_nodes=1)
+
+    def tamper(node, reply):
+        del reply.content["fedtaco"]
+        return [reply]
+
+    nodes.tamper = lambda node, reply: tamper(node, reply) if node == HOSTILE else [reply]
+    run(strategy, nodes, 10)
+    assert sum(bool(record.dropped) for record in history_of(strategy)) < 10
+
+
+def test_a_reply_of_many_small_arrays_is_not_decoded():
+    nodes, strategy = small_nodes(), small_strategy("fedavg")
+
+    def many(reply):
+        answer = copy_reply(reply)
+        answer.content["arrays"] = ArrayRecord({str(place): Array(np.zeros(1)) for place in range(100)})
+        return [answer]
+
+    nodes.tamper = lambda node, reply: many(reply) if node == HOSTILE else [reply]
+    run(strategy, nodes, 1)
+    assert history_of(strategy)[0].dropped == {CLIENT: "arrays has 100 arrays instead of at most 64"}
+
+
+def test_an_expelled_client_takes_no_clipped_length_back():
+    nodes = small_nodes()
+    strategy = small_strategy("scaffold", detector=Guard(long_uploads="clip"))
+
+    def tamper(node, reply):
+        if node != HOSTILE:
+            return [reply]
+        first = reply.metadata.group_id == "1"
+        return changed(
+            reply, "arrays", "variate_change", lambda values: (1e12 if first else 0.0) * np.ones_like(values)
+        )
+
+    nodes.tamper = lambda node, reply: tamper(node, zeroed(reply) if node == HOSTILE else reply)
+    run(strategy, nodes, 6)
+    assert strategy.deployment.state.detector_memory["expelled"][CLIENT]
+    assert float(strategy.deployment.state.server.memory["variate"].norm()) < 100
+
+
+def zeroed(reply):
+    return changed(reply, "arrays", "update", np.zeros_like)[0]
