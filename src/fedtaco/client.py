@@ -12,6 +12,7 @@ from torch import Tensor
 from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clients
 from fedtaco.data import Samples, StackedBatches, batch_plan
 from fedtaco.device import CPU, seed_torch, synchronize
+from fedtaco.local_optimizer import State
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss, Stack
 from fedtaco.randomness import generator, torch_seed
@@ -69,6 +70,9 @@ class _LocalTraining(ABC):
     def __init__(self, runner: ClientRunner, instructions: Instructions, steps: int) -> None:
         self.runner, self.model, self.config = runner, runner.model, runner.config
         self.instructions, self.steps = instructions, steps
+        self.constants = self.config.constants.in_round(instructions.round)
+        self.optimizer, self.gradients = self.constants.optimizer, 0
+        self.gradient_state: State = ()
         self.model.load(instructions.broadcast.start, instructions.buffers)
         self.model.module.train()
         self.start = instructions.broadcast.start.to(self.model.device)
@@ -79,15 +83,27 @@ class _LocalTraining(ABC):
         """Load the batch of a step."""
 
     @abstractmethod
-    def gradient(self, point: Tensor) -> Tensor: ...
+    def plain_gradient(self, point: Tensor) -> Tensor:
+        """Return the gradient of the loss on the batch of the step, as a new tensor."""
 
     @abstractmethod
-    def full_gradient(self, point: Tensor) -> Tensor: ...
+    def plain_full_gradient(self, point: Tensor) -> Tensor:
+        """Return the gradient of the loss over all samples."""
+
+    def gradient(self, point: Tensor) -> Tensor:
+        """Return the gradient that the method sees: clipped, with weight decay, and transformed by the optimizer."""
+        self.gradients += 1
+        gradient = self.optimizer.add_decay(self.optimizer.clip(self.plain_gradient(point)), point)
+        gradient, self.gradient_state = self.optimizer.transform(gradient, point, self.gradient_state, self.gradients)
+        return gradient
+
+    def full_gradient(self, point: Tensor) -> Tensor:
+        return self.optimizer.add_decay(self.plain_full_gradient(point), point)
 
     def make_local(self, scalars: NamedTensors, memory: NamedTensors) -> LocalContext:
         """Return the context that the method's client hooks receive."""
         return LocalContext(
-            constants=self.config.constants,
+            constants=self.constants,
             start=self.start,
             received={**self.model.to_device(self.instructions.broadcast.vectors), **scalars},
             memory=self.model.to_device(memory),
@@ -105,14 +121,16 @@ class _LocalTraining(ABC):
                 return method.survey(self.local), self.local.memory
 
     def _train(self, method: Method, x: Tensor) -> tuple[NamedTensors, NamedTensors]:
-        """Take K steps ``x <- x - local_lr * direction`` from the starting point."""
+        """Take K steps from the starting point; plain SGD's are ``x <- x - local_lr * direction``."""
         local = self.local
+        state: State = ()
         with self.clock:
             local.correction = method.correction(local)
         for local.step in range(self.steps):
             self.fetch(local.step)
             with self.clock:
-                x.sub_(method.direction(x, local), alpha=self.config.constants.local_lr)
+                step, state = self.optimizer.descend(method.direction(x, local), state)
+                x.sub_(step, alpha=self.constants.local_lr)
         with self.clock:
             return method.finish(local.start - x, local)
 
@@ -144,11 +162,11 @@ class _SingleClient(_LocalTraining):
         seed_torch(self.sample_seed + step, CPU)
         self.batch = self.model.move_batch(self.samples.batch(self.plan[step]))
 
-    def gradient(self, point: Tensor) -> Tensor:
+    def plain_gradient(self, point: Tensor) -> Tensor:
         with torch.enable_grad():
             return self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
 
-    def full_gradient(self, point: Tensor) -> Tensor:
+    def plain_full_gradient(self, point: Tensor) -> Tensor:
         count = len(self.samples)
         total = torch.zeros_like(point)
         for number, part in enumerate(_chunks(count)):
@@ -192,13 +210,14 @@ class _StackedClients(_LocalTraining):
     def fetch(self, step: int) -> None:
         self.batch = self.model.move_batch(self.batches.at(step))
 
-    def gradient(self, point: Tensor) -> Tensor:
+    def plain_gradient(self, point: Tensor) -> Tensor:
         return self.stack.gradient(self._rows(point), *self.batch)
 
-    def full_gradient(self, point: Tensor) -> Tensor:
+    def plain_full_gradient(self, point: Tensor) -> Tensor:
         """Compute the gradient of one client after another, since they hold different numbers of samples."""
         alone = (_SingleClient(self.runner, self.instructions, job) for job in self.jobs)
-        return torch.stack([client.full_gradient(row) for client, row in zip(alone, self._rows(point), strict=True)])
+        pairs = zip(alone, self._rows(point), strict=True)
+        return torch.stack([client.plain_full_gradient(row) for client, row in pairs])
 
     def _rows(self, point: Tensor) -> Tensor:
         return point.expand(len(self.jobs), -1)
@@ -235,9 +254,9 @@ def dry_run(
 ) -> tuple[NamedTensors, NamedTensors]:
     """Return the decoded upload and new memory of one step, or of a survey, computed with zero gradients.
 
-    They have the names and shapes of the method's real uploads and memories.
+    They have the names and shapes of the method's real uploads and memories. ``constants`` are those of the run.
     """
-    sent = instructions.broadcast
+    sent, constants = instructions.broadcast, constants.in_round(instructions.round)
     local = LocalContext(
         constants=constants,
         start=sent.start,
