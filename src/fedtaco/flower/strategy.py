@@ -53,6 +53,8 @@ class FedStrategy(Strategy):
     checkpoint
         The run folder, which ``fedtaco report`` can show. If the folder already contains this run, the run
         continues after its last finished round.
+    overwrite
+        Whether to replace the run in the folder instead of continuing it.
     **settings
         - ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
           ``weight_decay``, ``clip_norm``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
@@ -87,6 +89,7 @@ class FedStrategy(Strategy):
         local_steps: int,
         detector: Detector | str = "norm",
         checkpoint: str | Path | None = None,
+        overwrite: bool = False,
         **settings: Unpack[StrategySettings],
     ) -> None:
         check_dtypes(FlatModel(model).module)
@@ -106,6 +109,7 @@ class FedStrategy(Strategy):
             weighted_by_key=own["weighted_by_key"],
         )
         self.folder = None if checkpoint is None else RunFolder(checkpoint)
+        self.overwrite = overwrite
         self.deployment: Deployment | None = None
         self._round: OpenRound | None = None
 
@@ -219,10 +223,10 @@ class FedStrategy(Strategy):
         clients = server.constants.clients
         recorder = Recorder(self.folder, self._config(server), PartitionRecord.unknown(clients), every_round=True)
         ran_by = {"engine": "flower", "reason": f"on {clients} nodes", "run": secrets.token_hex(8)}
-        with recorder.claim(resume=True, overwrite=False):
+        with recorder.claim(resume=not self.overwrite, overwrite=self.overwrite):
             initial = server.initial_state(model.vector.clone(), model.buffers.clone())
             memory = self.method.client_memory(initial.server.weights, server.constants)
-            state = recorder.begin(initial, ran_by, resume=True, client_memory=memory)
+            state = recorder.begin(initial, ran_by, resume=not self.overwrite, client_memory=memory)
             nodes = NodeRegistry.from_arrays(clients, recorder.extra)
             sent = {**self.run_settings, "clients": clients, "rounds": num_rounds}
             settings = {name: sent[name] for name in WIRE_SETTINGS}
@@ -309,7 +313,7 @@ class FedStrategy(Strategy):
 
     def _client_count(self, exchange: Exchange) -> int:
         """Return the number of clients: as in the run to resume, as set, or as many as nodes are connected."""
-        if self.folder is not None and self.folder.exists():
+        if self.folder is not None and self.folder.exists() and not self.overwrite:
             return int(self.folder.config()["clients"])
         if self.settings["clients"] is not None:
             return int(self.settings["clients"])
