@@ -13,7 +13,7 @@ from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clien
 from fedtaco.data import Samples, StackedBatches, batch_plan
 from fedtaco.device import CPU, seed_torch, synchronize
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
-from fedtaco.models import FlatModel, Loss, Stack
+from fedtaco.models import FlatModel, Loss, Stack, split_memory
 from fedtaco.randomness import generator, torch_seed
 
 FULL_PASS_BATCH = 1024
@@ -48,6 +48,10 @@ class ClientRunner:
         samples = self.clients[0]
         return self.model.move_batch(samples.batch(torch.arange(self.config.batch_size) % len(samples)))
 
+    def new_memory(self, method: Method, start: Tensor) -> NamedTensors:
+        """Return the memory of a client before its first round: the method's, and the initial personal layers."""
+        return {**method.client_memory(start, self.config.constants), **self.model.initial_personal}
+
     def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
         """Run one client."""
         with _note_clients_on_error([job], method, instructions):
@@ -66,10 +70,10 @@ class _LocalTraining(ABC):
 
     local: LocalContext
 
-    def __init__(self, runner: ClientRunner, instructions: Instructions, steps: int) -> None:
+    def __init__(self, runner: ClientRunner, instructions: Instructions, steps: int, memory: NamedTensors) -> None:
         self.runner, self.model, self.config = runner, runner.model, runner.config
         self.instructions, self.steps = instructions, steps
-        self.model.load(instructions.broadcast.start, instructions.buffers)
+        self.model.load(instructions.broadcast.start, instructions.buffers, memory)
         self.model.module.train()
         self.start = instructions.broadcast.start.to(self.model.device)
         self.clock = _Clock(self.model.device)
@@ -83,6 +87,9 @@ class _LocalTraining(ABC):
 
     @abstractmethod
     def full_gradient(self, point: Tensor) -> Tensor: ...
+
+    def step_personal(self) -> None:
+        """Take a step of the personal layers, if there are any; a stack has none."""
 
     def make_local(self, scalars: NamedTensors, memory: NamedTensors) -> LocalContext:
         """Return the context that the method's client hooks receive."""
@@ -113,6 +120,7 @@ class _LocalTraining(ABC):
             self.fetch(local.step)
             with self.clock:
                 x.sub_(method.direction(x, local), alpha=self.config.constants.local_lr)
+                self.step_personal()
         with self.clock:
             return method.finish(local.start - x, local)
 
@@ -128,17 +136,22 @@ class _LocalTraining(ABC):
 
 class _SingleClient(_LocalTraining):
     def __init__(self, runner: ClientRunner, instructions: Instructions, job: ClientJob) -> None:
-        super().__init__(runner, instructions, job.steps)
+        super().__init__(runner, instructions, job.steps, job.memory)
         self.samples = runner.clients[job.client]
         self.plan = self.plan_batches(job.client)
         self.sample_seed = self.first_sample_seed(job.client)
         self.dropout_seed = torch_seed(self.config.seed, "dropout", job.client, instructions.round)
         scalars = {name: column[job.row] for name, column in instructions.broadcast.scalars.items()}
-        self.local = self.make_local(scalars, job.memory)
+        memory, self.personal_memory = split_memory(job.memory)
+        self.personal_gradient: Tensor | None = None
+        """Gradient of the personal parameters at the current point; ``None`` before a step computes one."""
+        self.local = self.make_local(scalars, memory)
 
     def result(self, method: Method) -> ClientResult:
         upload, memory = self.run(method, self.model.vector)
-        return ClientResult(to_cpu(upload), to_cpu(memory), self.model.buffers.to(CPU, copy=True), self.clock.seconds)
+        personal = self.model.personal_memory() if self.instructions.phase == "train" else self.personal_memory
+        buffers = self.model.buffers.to(CPU, copy=True)
+        return ClientResult(to_cpu(upload), {**to_cpu(memory), **personal}, buffers, self.clock.seconds)
 
     def fetch(self, step: int) -> None:
         seed_torch(self.sample_seed + step, CPU)
@@ -146,7 +159,17 @@ class _SingleClient(_LocalTraining):
 
     def gradient(self, point: Tensor) -> Tensor:
         with torch.enable_grad():
-            return self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
+            gradient = self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
+        shared, personal = gradient.tensor_split((len(point),))
+        if self.personal_gradient is None:
+            self.personal_gradient = personal
+        return shared
+
+    def step_personal(self) -> None:
+        """Descend along the personal part of the step's first gradient, which is that at the current point."""
+        if self.personal_gradient is not None:
+            self.model.personal.sub_(self.personal_gradient, alpha=self.config.constants.local_lr)
+        self.personal_gradient = None
 
     def full_gradient(self, point: Tensor) -> Tensor:
         count = len(self.samples)
@@ -155,7 +178,7 @@ class _SingleClient(_LocalTraining):
             seed_torch(self.sample_seed + number, CPU)
             batch = self.model.move_batch(self.samples.batch(part))
             with torch.enable_grad():
-                gradient = self.model.gradient(point, batch, self.config.loss, self.dropout_seed)
+                gradient = self.model.gradient(point, batch, self.config.loss, self.dropout_seed)[: len(point)]
             total += gradient * (len(part) / count)
         return total
 
@@ -166,7 +189,7 @@ class _StackedClients(_LocalTraining):
     def __init__(
         self, runner: ClientRunner, instructions: Instructions, jobs: Sequence[ClientJob], stack: Stack
     ) -> None:
-        super().__init__(runner, instructions, jobs[0].steps)
+        super().__init__(runner, instructions, jobs[0].steps, {})
         self.jobs, self.stack = jobs, stack
         clients = [runner.clients[job.client] for job in jobs]
         plans = [self.plan_batches(job.client) for job in jobs]
@@ -235,9 +258,9 @@ def dry_run(
 ) -> tuple[NamedTensors, NamedTensors]:
     """Return the decoded upload and new memory of one step, or of a survey, computed with zero gradients.
 
-    They have the names and shapes of the method's real uploads and memories.
+    They have the names and shapes of real uploads and memories; personal layers in ``memory`` stay as they are.
     """
-    sent = instructions.broadcast
+    sent, (memory, personal) = instructions.broadcast, split_memory(memory)
     local = LocalContext(
         constants=constants,
         start=sent.start,
@@ -248,11 +271,11 @@ def dry_run(
         full_gradient=torch.zeros_like,
     )
     if instructions.phase == "survey":
-        return method.decode(method.survey(local)), memory
+        return method.decode(method.survey(local)), {**memory, **personal}
     local.correction = method.correction(local)
     update = constants.local_lr * method.direction(sent.start, local)
     upload, new_memory = method.finish(update, local)
-    return method.decode(upload), new_memory
+    return method.decode(upload), {**new_memory, **personal}
 
 
 def to_cpu(named: NamedTensors) -> NamedTensors:

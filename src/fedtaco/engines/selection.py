@@ -170,6 +170,8 @@ def _by_rule(workload: Workload, processes: int) -> EngineChoice:
         )
     if not workload.on_cpu:
         return _by_name("batched", workload, 1, reason=f"stacked clients keep {model.device} busy")
+    if model.personal_names:
+        return _without_stack(workload, processes, "models with personal layers are not stacked")
     if len(set(workload.steps)) * 2 > workload.cohort:
         return _without_stack(workload, processes, "few clients take equally many steps")
     if model.vector.numel() > MAX_PARAMETERS_BY_HAND:

@@ -128,7 +128,7 @@ def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions
     simulator, engine = prepared.simulator, prepared.engine
     recorder = Recorder(folder, to_stored(config), prepared.partition)
     initial = simulator.initial_state()
-    memory = simulator.method.client_memory(initial.server.weights, simulator.config.constants)
+    memory = simulator.runner.new_memory(simulator.method, initial.server.weights)
     state = recorder.begin(initial, engine.to_config(), resume=options.resume, client_memory=memory)
     callback.on_run_begin(config, None if folder is None else folder.path, engine)
     stopped: RunStopped | None = None
