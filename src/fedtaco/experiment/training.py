@@ -55,8 +55,8 @@ def train(
     on_round
         Called with the record of each finished round.
     **settings
-        ``batch_size``, ``local_lr``, ``server_lr``, ``weighting``, ``participation``, ``detector``, ``engine``,
-        ``device`` and ``seed``, as ``fedtaco run --help`` explains them.
+        ``batch_size``, ``local_lr``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``detector``,
+        ``engine``, ``device`` and ``seed``, as ``fedtaco run --help`` explains them.
 
     Returns
     -------
