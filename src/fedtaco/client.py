@@ -88,8 +88,9 @@ class _LocalTraining(ABC):
     @abstractmethod
     def full_gradient(self, point: Tensor) -> Tensor: ...
 
+    @abstractmethod
     def step_personal(self) -> None:
-        """Take a step of the personal layers, if there are any; a stack has none."""
+        """Take a step of the personal layers, if there are any."""
 
     def make_local(self, scalars: NamedTensors, memory: NamedTensors) -> LocalContext:
         """Return the context that the method's client hooks receive."""
@@ -222,6 +223,9 @@ class _StackedClients(_LocalTraining):
         """Compute the gradient of one client after another, since they hold different numbers of samples."""
         alone = (_SingleClient(self.runner, self.instructions, job) for job in self.jobs)
         return torch.stack([client.full_gradient(row) for client, row in zip(alone, self._rows(point), strict=True)])
+
+    def step_personal(self) -> None:
+        """Do nothing, since models with personal layers are not stacked."""
 
     def _rows(self, point: Tensor) -> Tensor:
         return point.expand(len(self.jobs), -1)

@@ -37,6 +37,11 @@ class RunState:
     """Norms and losses of earlier rounds, with which those of the next round are compared."""
 
     @property
+    def clients(self) -> int:
+        """Number of clients, including expelled ones."""
+        return len(self.detector_memory["expelled"])
+
+    @property
     def members(self) -> int:
         """Number of clients that are not expelled."""
         return int((~self.detector_memory["expelled"]).sum())

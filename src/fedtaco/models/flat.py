@@ -68,27 +68,27 @@ class FlatModel:
         self._counters = [(b, b.clone()) for b in self.module.buffers() if not b.is_floating_point()]
         self.personal_names = personal_names(self.module, personal)
         """Names of the personal parameters and buffers."""
-        shared, own = self._split(trainable)
-        self.parameters = [*shared.values(), *own.values()]
+        first = next(iter(trainable.values()))
+        shared, own = (_Flattened(part, like=first) for part in self._split(trainable))
+        self._buffers, own_buffers = (_Flattened(part, like=shared.vector) for part in self._split(floating))
+        self.vector, self.personal = shared.vector, own.vector
+        self.buffers, self.personal_buffers = self._buffers.vector, own_buffers.vector
+        self.parameters = [*shared.named.values(), *own.named.values()]
         """The trainable parameters, first the shared ones."""
-        self._shared_buffers, own_buffers = self._split(floating)
-        self.vector, self.personal = _flatten(shared, like=self.parameters[0]), _flatten(own, like=self.parameters[0])
-        self.buffers = _flatten(self._shared_buffers, like=self.vector)
-        self.personal_buffers = _flatten(own_buffers, like=self.vector)
-        self._personal = {WEIGHTS: self.personal, BUFFERS: self.personal_buffers}
+        self._personal = {key: part for key, part in ((WEIGHTS, own), (BUFFERS, own_buffers)) if part.named}
         given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         self.initial_personal = {
-            key: torch.cat([given[name].detach().reshape(-1) for name in names]).to(CPU)
-            for key, names in ((WEIGHTS, own), (BUFFERS, own_buffers))
-            if names
+            key: torch.cat([given[name].detach().reshape(-1) for name in part.named]).to(CPU)
+            for key, part in self._personal.items()
         }
         """The personal layers of a client before its first round, as its memory contains them."""
 
     @property
     def min_buffers(self) -> Tensor:
         """The lowest valid value of each entry of ``buffers``: 0 for running variances, no limit for the others."""
-        lowest = [0.0 if name.endswith("running_var") else -torch.inf for name in self._shared_buffers]
-        sizes = torch.tensor([buffer.numel() for buffer in self._shared_buffers.values()], dtype=torch.int64)
+        named = self._buffers.named
+        lowest = [0.0 if name.endswith("running_var") else -torch.inf for name in named]
+        sizes = torch.tensor([buffer.numel() for buffer in named.values()], dtype=torch.int64)
         return torch.tensor(lowest, dtype=self.buffers.dtype).repeat_interleave(sizes)
 
     def load(self, vector: Tensor, buffers: Tensor, memory: Mapping[str, Tensor] | None = None) -> None:
@@ -101,18 +101,17 @@ class FlatModel:
         for counter, initial in self._counters:
             counter.copy_(initial)
         personal = {**self.initial_personal, **(memory or {})}
-        for name in self.initial_personal:
-            self._personal[name].copy_(personal[name])
+        for key, part in self._personal.items():
+            part.vector.copy_(personal[key])
 
     def personal_memory(self) -> dict[str, Tensor]:
         """Return a copy of the personal layers, as a client's memory contains them; empty if there are none."""
-        return {name: self._personal[name].to(CPU, copy=True) for name in self.initial_personal}
+        return {key: part.vector.to(CPU, copy=True) for key, part in self._personal.items()}
 
     def personal_state(self, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the personal parameters and buffers in a client's memory by their names."""
-        self.load(self.vector, self.buffers, memory)
-        named = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
-        return {name: named[name].detach().to(CPU, copy=True) for name in sorted(self.personal_names)}
+        """Return the personal parameters and buffers in a client's memory by name, else their initial values."""
+        parts = [part.unflatten(memory.get(key, self.initial_personal[key])) for key, part in self._personal.items()]
+        return {name: tensor for part in parts for name, tensor in part.items()}
 
     def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
         """Return the gradient of the mean loss on a batch at ``point``, as a new vector, without changing the weights.
@@ -170,12 +169,17 @@ class FlatModel:
         return {name: tensor for name, tensor in named.items() if name not in own}, own
 
 
-def _flatten(named: Mapping[str, Tensor], like: Tensor) -> Tensor:
-    """Return one vector that holds the tensors, and make them views of it; without any, one of the type of ``like``."""
-    tensors = list(named.values())
-    if not tensors:
-        return like.detach().new_empty(0)
-    vector = torch.cat([t.detach().reshape(-1) for t in tensors])
-    for tensor, part in zip(tensors, vector.split([t.numel() for t in tensors]), strict=True):
-        tensor.data = part.view_as(tensor)
-    return vector
+class _Flattened:
+    """Named tensors that are made views of one vector, which has the type of ``like`` if there are none."""
+
+    def __init__(self, named: Mapping[str, Tensor], like: Tensor) -> None:
+        self.named = named
+        tensors = [tensor.detach().reshape(-1) for tensor in named.values()]
+        self.vector = torch.cat(tensors) if tensors else like.detach().new_empty(0)
+        for name, view in self.unflatten(self.vector).items():
+            named[name].data = view
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return the parts of a vector of this size by name."""
+        parts = vector.split([tensor.numel() for tensor in self.named.values()]) if self.named else ()
+        return {name: part.view_as(self.named[name]) for name, part in zip(self.named, parts, strict=True)}
