@@ -11,11 +11,10 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 import fedtaco
-from fedtaco import FedAvg, InvalidInput, Scaffold, Stem
+from fedtaco import FedAvg, Scaffold, Stem
 from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.cohort import ClientJob, Instructions
-from fedtaco.data import TensorSamples
-from fedtaco.methods import METHODS, Broadcast, Constants
+from fedtaco.methods import METHODS, Constants
 from fedtaco.models import FlatModel
 from fedtaco.testing.small_federation import CLASSES, FEATURES, skewed_clients
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clients
 from fedtaco.data import Samples, StackedBatches, batch_plan
 from fedtaco.device import CPU, seed_torch, synchronize
+from fedtaco.local_optimizer import State
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss, Stack, split_memory
 from fedtaco.randomness import generator, torch_seed
@@ -73,6 +74,11 @@ class _LocalTraining(ABC):
     def __init__(self, runner: ClientRunner, instructions: Instructions, steps: int, memory: NamedTensors) -> None:
         self.runner, self.model, self.config = runner, runner.model, runner.config
         self.instructions, self.steps = instructions, steps
+        self.constants = self.config.constants.in_round(instructions.round)
+        self.optimizer, self.gradients = self.constants.optimizer, 0
+        self.gradient_state: State = ()
+        self.personal_gradient: Tensor | None = None
+        """Gradient of the personal parameters at the current point; ``None`` before a step has computed one."""
         self.model.load(instructions.broadcast.start, instructions.buffers, memory)
         self.model.module.train()
         self.start = instructions.broadcast.start.to(self.model.device)
@@ -83,19 +89,38 @@ class _LocalTraining(ABC):
         """Load the batch of a step."""
 
     @abstractmethod
-    def gradient(self, point: Tensor) -> Tensor: ...
+    def plain_gradient(self, point: Tensor) -> Tensor:
+        """Return the gradient of the loss on the batch of the step, as a new tensor; see :meth:`FlatModel.gradient`."""
 
     @abstractmethod
-    def full_gradient(self, point: Tensor) -> Tensor: ...
+    def plain_full_gradient(self, point: Tensor) -> Tensor:
+        """Return the gradient of the loss over all samples."""
 
-    @abstractmethod
-    def step_personal(self) -> None:
-        """Take a step of the personal layers, if there are any."""
+    def gradient(self, point: Tensor) -> Tensor:
+        """Return the gradient that the method sees: clipped, with weight decay, and transformed by the optimizer.
+
+        Personal parameters are treated in the same way. Their part of the first gradient of a step is kept for the
+        step; it is the one at the client's current point.
+        """
+        self.gradients += 1
+        has_personal = self.model.personal.numel() > 0
+        x = torch.cat([point, self.model.personal]) if has_personal else point
+        gradient = self.optimizer.add_decay(self.optimizer.clip(self.plain_gradient(point)), x)
+        gradient, self.gradient_state = self.optimizer.transform(gradient, x, self.gradient_state, self.gradients)
+        if not has_personal:
+            return gradient
+        shared, personal = gradient.tensor_split((len(point),))
+        if self.personal_gradient is None:
+            self.personal_gradient = personal
+        return shared
+
+    def full_gradient(self, point: Tensor) -> Tensor:
+        return self.optimizer.add_decay(self.plain_full_gradient(point), point)
 
     def make_local(self, scalars: NamedTensors, memory: NamedTensors) -> LocalContext:
         """Return the context that the method's client hooks receive."""
         return LocalContext(
-            constants=self.config.constants,
+            constants=self.constants,
             start=self.start,
             received={**self.model.to_device(self.instructions.broadcast.vectors), **scalars},
             memory=self.model.to_device(memory),
@@ -113,15 +138,21 @@ class _LocalTraining(ABC):
                 return method.survey(self.local), self.local.memory
 
     def _train(self, method: Method, x: Tensor) -> tuple[NamedTensors, NamedTensors]:
-        """Take K steps ``x <- x - local_lr * direction`` from the starting point."""
+        """Take K steps from the starting point; plain SGD's are ``x <- x - local_lr * direction``."""
         local = self.local
+        state: State = ()
+        personal_state: State = ()
         with self.clock:
             local.correction = method.correction(local)
         for local.step in range(self.steps):
             self.fetch(local.step)
             with self.clock:
-                x.sub_(method.direction(x, local), alpha=self.config.constants.local_lr)
-                self.step_personal()
+                step, state = self.optimizer.descend(method.direction(x, local), state)
+                x.sub_(step, alpha=self.constants.local_lr)
+                if self.personal_gradient is not None:
+                    step, personal_state = self.optimizer.descend(self.personal_gradient, personal_state)
+                    self.model.personal.sub_(step, alpha=self.constants.local_lr)
+                    self.personal_gradient = None
         with self.clock:
             return method.finish(local.start - x, local)
 
@@ -144,8 +175,6 @@ class _SingleClient(_LocalTraining):
         self.dropout_seed = torch_seed(self.config.seed, "dropout", job.client, instructions.round)
         scalars = {name: column[job.row] for name, column in instructions.broadcast.scalars.items()}
         memory, self.personal_memory = split_memory(job.memory)
-        self.personal_gradient: Tensor | None = None
-        """Gradient of the personal parameters at the current point; ``None`` before a step computes one."""
         self.local = self.make_local(scalars, memory)
 
     def result(self, method: Method) -> ClientResult:
@@ -158,21 +187,11 @@ class _SingleClient(_LocalTraining):
         seed_torch(self.sample_seed + step, CPU)
         self.batch = self.model.move_batch(self.samples.batch(self.plan[step]))
 
-    def gradient(self, point: Tensor) -> Tensor:
+    def plain_gradient(self, point: Tensor) -> Tensor:
         with torch.enable_grad():
-            gradient = self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
-        shared, personal = gradient.tensor_split((len(point),))
-        if self.personal_gradient is None:
-            self.personal_gradient = personal
-        return shared
+            return self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
 
-    def step_personal(self) -> None:
-        """Descend along the personal part of the step's first gradient, which is that at the current point."""
-        if self.personal_gradient is not None:
-            self.model.personal.sub_(self.personal_gradient, alpha=self.config.constants.local_lr)
-        self.personal_gradient = None
-
-    def full_gradient(self, point: Tensor) -> Tensor:
+    def plain_full_gradient(self, point: Tensor) -> Tensor:
         count = len(self.samples)
         total = torch.zeros_like(point)
         for number, part in enumerate(_chunks(count)):
@@ -216,16 +235,14 @@ class _StackedClients(_LocalTraining):
     def fetch(self, step: int) -> None:
         self.batch = self.model.move_batch(self.batches.at(step))
 
-    def gradient(self, point: Tensor) -> Tensor:
+    def plain_gradient(self, point: Tensor) -> Tensor:
         return self.stack.gradient(self._rows(point), *self.batch)
 
-    def full_gradient(self, point: Tensor) -> Tensor:
+    def plain_full_gradient(self, point: Tensor) -> Tensor:
         """Compute the gradient of one client after another, since they hold different numbers of samples."""
         alone = (_SingleClient(self.runner, self.instructions, job) for job in self.jobs)
-        return torch.stack([client.full_gradient(row) for client, row in zip(alone, self._rows(point), strict=True)])
-
-    def step_personal(self) -> None:
-        """Do nothing, since models with personal layers are not stacked."""
+        pairs = zip(alone, self._rows(point), strict=True)
+        return torch.stack([client.plain_full_gradient(row) for client, row in pairs])
 
     def _rows(self, point: Tensor) -> Tensor:
         return point.expand(len(self.jobs), -1)
@@ -263,8 +280,10 @@ def dry_run(
     """Return the decoded upload and new memory of one step, or of a survey, computed with zero gradients.
 
     They have the names and shapes of real uploads and memories; personal layers in ``memory`` stay as they are.
+    ``constants`` are those of the run.
     """
-    sent, (memory, personal) = instructions.broadcast, split_memory(memory)
+    sent, constants = instructions.broadcast, constants.in_round(instructions.round)
+    memory, personal = split_memory(memory)
     local = LocalContext(
         constants=constants,
         start=sent.start,

@@ -11,7 +11,17 @@ from torch import Tensor
 from fedtaco.cohort import CohortResults, Instructions
 from fedtaco.device import deterministic_torch
 from fedtaco.errors import InvalidInput, RunStopped
-from fedtaco.methods import Broadcast, Constants, Expulsion, Method, NamedTensors, ServerState, Uploads, weighted_sum
+from fedtaco.methods import (
+    Broadcast,
+    Constants,
+    Expulsion,
+    Method,
+    NamedTensors,
+    ServerState,
+    Uploads,
+    check_optimizer,
+    weighted_sum,
+)
 from fedtaco.models import split_memory
 from fedtaco.randomness import generator
 from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord
@@ -119,6 +129,7 @@ class Server:
     detector: Detector = field(default_factory=Off)
 
     def __post_init__(self) -> None:
+        check_optimizer(self.method, self.constants.optimizer)
         if self.detector.is_active and not self.method.inspectable:
             raise InvalidInput(f"No detector can judge the uploads of {self.method.name}; use --detector off.")
 
@@ -314,7 +325,7 @@ class Server:
             return self._aggregate(start, instructions, results, verdict.memory, decisions, outcome.scores)
 
     def _uploads(self, state: RunState, results: CohortResults) -> Uploads:
-        constants = replace(self.constants, clients=state.members)
+        constants = replace(self.constants.in_round(state.round + 1), clients=state.members)
         return Uploads(constants, results.clients, results.vectors, results.steps, results.shares)
 
     def _remove_expelled(self, state: RunState, before: RunState) -> RunState:

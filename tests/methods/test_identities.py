@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedtaco.local_optimizer import AdamW, Sgd
+from fedtaco.lr_schedule import CosineDecay
 from fedtaco.methods import (
     FedACG,
     FedAvg,
@@ -41,6 +43,21 @@ def test_method_without_its_correction_is_fedavg(method, participation):
     fedavg = final_state(FedAvg(), participation=participation).server.weights
     weights = final_state(method, participation=participation).server.weights
     torch.testing.assert_close(weights, fedavg, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [Sgd(momentum=0.9, weight_decay=0.1), Sgd(momentum=0.9, nesterov=True, clip_norm=0.5), AdamW(weight_decay=0.1)],
+    ids=lambda optimizer: type(optimizer).__name__,
+)
+@pytest.mark.parametrize("method", SWITCHED_OFF, ids=lambda method: method.name)
+def test_method_without_its_correction_is_fedavg_with_the_same_optimizer(method, optimizer):
+    if optimizer.transforms_gradients and method.cost.gradients > 1:
+        pytest.skip(f"{method.name} computes several gradients per step")
+    options = {"optimizer": optimizer, "lr_schedule": CosineDecay()}
+    fedavg = final_state(FedAvg(), **options).server.weights
+    torch.testing.assert_close(final_state(method, **options).server.weights, fedavg, rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(fedavg, final_state(FedAvg()).server.weights, rtol=1e-3)
 
 
 def test_method_with_its_correction_is_not_fedavg():

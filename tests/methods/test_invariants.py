@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 import torch
 
 from fedtaco.data import batch_plan
+from fedtaco.local_optimizer import AdamW, Sgd
+from fedtaco.lr_schedule import CosineDecay, StepDecay
 from fedtaco.methods import (
     Constants,
     FedAvg,
@@ -20,10 +24,18 @@ from fedtaco.methods import (
 from fedtaco.randomness import generator
 from fedtaco.testing import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
 
+OPTIMIZERS = [
+    Sgd(),
+    Sgd(momentum=0.9, weight_decay=0.1),
+    Sgd(momentum=0.5, nesterov=True, clip_norm=0.3),
+    AdamW(weight_decay=0.1),
+]
 
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
 @pytest.mark.parametrize("method", [Scaffold(), Scaffold(alpha=0.5), ScaffoldTaco()], ids=str)
-def test_scaffold_server_variate_is_the_mean_of_the_client_variates(method):
-    simulator = make_simulator(method)
+def test_scaffold_server_variate_is_the_mean_of_the_client_variates(method, optimizer):
+    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=CosineDecay())
     for finished in simulator.rounds(simulator.initial_state()):
         variates = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
         torch.testing.assert_close(finished.state.server.memory["variate"], variates.mean(0))
@@ -36,24 +48,62 @@ def test_scaffold_divides_by_all_clients_under_partial_participation():
         torch.testing.assert_close(finished.state.server.memory["variate"], variates.sum(0) / CLIENTS)
 
 
-@pytest.mark.parametrize("method", [Scaffold(alpha=0.5), ScaffoldTaco()], ids=str)
-def test_scaffold_client_variate_is_the_mean_gradient_of_the_round(method):
-    simulator = make_simulator(method)
-    recorded, gradient = [], simulator.model.gradient
+class Recording:
+    """Records the gradients that the method sees, client after client."""
 
-    def recording_gradient(point, batch, loss, seed):
-        recorded.append(gradient(point, batch, loss, seed))
-        return recorded[-1].clone()
+    seen: ClassVar[list] = []
 
-    simulator.model.gradient = recording_gradient
-    rounds = simulator.rounds(simulator.initial_state())
-    next(rounds)
-    recorded.clear()
-    state = next(rounds).state
-    assert len(recorded) == CLIENTS * STEPS
-    for client in range(CLIENTS):
-        gradients = torch.stack(recorded[client * STEPS : (client + 1) * STEPS])
-        torch.testing.assert_close(state.memories[client]["variate"], gradients.mean(0))
+    def direction(self, x, local):
+        direction = super().direction(x, local)
+        self.seen.append(direction - local.correction)
+        return direction
+
+
+class RecordingScaffold(Recording, Scaffold):
+    pass
+
+
+class RecordingScaffoldTaco(Recording, ScaffoldTaco):
+    pass
+
+
+class RecordingTaco(Recording, Taco):
+    pass
+
+
+def mean_gradients(method, optimizer):
+    """Return the mean gradient of each client, weighted by their coefficients in the update; forget the gradients."""
+    momentum, is_nesterov = getattr(optimizer, "momentum", 0.0), getattr(optimizer, "nesterov", False)
+    tails = [sum(momentum**power for power in range(STEPS - step)) for step in range(STEPS)]
+    coefficients = torch.tensor([1 + momentum * tail if is_nesterov else tail for tail in tails], dtype=torch.float64)
+    gradients = torch.stack(method.seen).view(CLIENTS, STEPS, -1)
+    method.seen.clear()
+    return torch.einsum("k,nkd->nd", coefficients / coefficients.sum(), gradients)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
+@pytest.mark.parametrize("method", [RecordingScaffold(alpha=0.5), RecordingScaffoldTaco()], ids=str)
+def test_scaffold_client_variate_is_the_weighted_mean_gradient_of_the_round(method, optimizer):
+    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=CosineDecay())
+    method.seen.clear()
+    for finished in simulator.rounds(simulator.initial_state()):
+        for client, gradient in enumerate(mean_gradients(method, optimizer)):
+            torch.testing.assert_close(finished.state.memories[client]["variate"], gradient)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
+def test_taco_recursion_with_every_optimizer(optimizer):
+    """G⁺ = ĝ + sum p_i (1 - α_i) · G, with ĝ the weighted mean of the gradients, in gradient units of each round."""
+    method = RecordingTaco()
+    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=StepDecay(every=2, decay=0.5))
+    method.seen.clear()
+    state = simulator.initial_state()
+    for finished in simulator.rounds(state):
+        before, after = state.server.memory, finished.state.server.memory
+        weights = torch.tensor([record.quantities["weight"] for record in finished.clients], dtype=torch.float64)
+        expected = weights @ mean_gradients(method, optimizer) + weights @ (1 - before["alpha"]) * before["direction"]
+        torch.testing.assert_close(after["direction"], expected, rtol=1e-9, atol=1e-12)
+        state = finished.state
 
 
 @pytest.mark.parametrize("gamma", [None, 0.2])

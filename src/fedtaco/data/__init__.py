@@ -2,7 +2,7 @@
 
 from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partition_dataset, split
 from fedtaco.data.partitions import Partition, check_partition, label_counts, partition
-from fedtaco.data.samples import Samples, StackedBatches, TensorSamples, as_samples, batch_plan
+from fedtaco.data.samples import Samples, StackedBatches, TensorSamples, as_samples, batch_plan, steps_for_epochs
 from fedtaco.data.sources import dataset_info
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "partition",
     "partition_dataset",
     "split",
+    "steps_for_epochs",
 ]

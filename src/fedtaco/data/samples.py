@@ -257,3 +257,12 @@ def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int
     passes = math.ceil(steps * batch_size / count)
     order = rng.permuted(np.tile(np.arange(count), (passes, 1)), axis=1).reshape(-1)
     return torch.from_numpy(order[: steps * batch_size].reshape(steps, batch_size))
+
+
+def steps_for_epochs(epochs: int, count: int, batch_size: int) -> int:
+    """Return the number of full batches in which a client trains on each of its ``count`` samples ``epochs`` times.
+
+    >>> steps_for_epochs(2, count=50, batch_size=64)
+    2
+    """
+    return -(-epochs * count // batch_size)

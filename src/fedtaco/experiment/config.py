@@ -9,9 +9,10 @@ from typing import Any, cast
 from fedtaco.data import check_partition, dataset_info
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
-from fedtaco.methods import METHODS, Method
+from fedtaco.methods import METHODS, Method, check_optimizer
 from fedtaco.models import check_model
 from fedtaco.parameters import Configurable, ParameterValue, domains
+from fedtaco.runs.constants import make_optimizer
 from fedtaco.runs.settings import ExperimentConfig, check_settings
 from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
@@ -48,6 +49,9 @@ def resolve_config(**settings: Any) -> ExperimentConfig:
     info = dataset_info(given.get("dataset", "digits"))
     defaults: dict[str, Any] = dataclasses.asdict(DEFAULTS.get(info.name, ExperimentDefaults()))
     defaults |= {"model": info.model, "partition": info.partition}
+    if "local_epochs" in given:
+        require_steps_or_epochs(given)
+        del defaults["local_steps"]
     if given.get("freeloaders"):
         defaults["behaviour"] = "replay"
     config = cast(ExperimentConfig, check_settings(ExperimentConfig, {**defaults, **given}))
@@ -55,8 +59,19 @@ def resolve_config(**settings: Any) -> ExperimentConfig:
     check_partition(config["partition"])
     _check_freeloaders(config)
     method, detector = create_method_and_detector(config)
+    check_optimizer(method, make_optimizer(config))
     check_parameters(config["parameters"], [config["method"]], config["detector"])
     return {**config, "parameters": {**method.parameters(), **detector.parameters()}}
+
+
+def require_steps_or_epochs(given: Mapping[str, Any]) -> None:
+    """Raise InvalidInput unless one of ``local_steps`` and ``local_epochs`` is given."""
+    count = sum(given.get(name) is not None for name in ("local_steps", "local_epochs"))
+    if count != 1:
+        both = (
+            "local_steps and local_epochs are both given" if count else "Neither local_steps nor local_epochs is given"
+        )
+        raise InvalidInput(f"{both}; give one of them.")
 
 
 def create_method_and_detector(config: ExperimentConfig) -> tuple[Method, Detector]:

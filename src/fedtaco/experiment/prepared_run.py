@@ -19,17 +19,20 @@ from fedtaco.data import (
     label_counts,
     load_dataset,
     partition_dataset,
+    steps_for_epochs,
 )
 from fedtaco.device import choose_device
 from fedtaco.engines import EngineChoice, Workload, select_engine
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.config import create_method_and_detector
-from fedtaco.methods import Constants, Method
+from fedtaco.methods import Method
 from fedtaco.models import FlatModel, Loss, build_model
 from fedtaco.parameters import split_names
 from fedtaco.processes import cores
 from fedtaco.randomness import torch_seed
 from fedtaco.records import PartitionRecord
+from fedtaco.runs.combinations import check_samples_per_round
+from fedtaco.runs.constants import make_constants
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
 from fedtaco.server import cohort_size
 from fedtaco.simulator import Simulator
@@ -107,7 +110,8 @@ def prepare_simulator(
     Parameters
     ----------
     config
-        At least the settings in :class:`~fedtaco.runs.settings.TrainSettings`, ``rounds`` and ``local_steps``.
+        At least the settings in :class:`~fedtaco.runs.settings.TrainSettings`, ``rounds`` and, unless ``local_epochs``
+        is set, ``local_steps``.
     method, detector, adversaries
         What is run, what judges the uploads, and which clients misbehave.
     model
@@ -117,7 +121,7 @@ def prepare_simulator(
     loss
         The mean loss of a batch, from predictions and targets.
     steps
-        Local steps of each client; ``local_steps`` for all by default.
+        Local steps of each client; by default ``local_steps`` for all, or as many as ``local_epochs`` takes.
     workers
         Number of worker processes; chosen by the engine's rule by default.
     previous
@@ -132,11 +136,9 @@ def prepare_simulator(
     for samples, owner in ((clients[0], "client 0"), (test, "the test set")):
         if samples is not None:
             _check_fit(flat, samples, loss, owner)
-    constants = Constants(
-        len(clients), config["rounds"], config["local_steps"], config["local_lr"], config["server_lr"]
-    )
+    steps = steps or _steps_per_client(config, clients)
+    constants = make_constants(config, clients=len(clients), rounds=config["rounds"], local_steps=max(steps))
     runner = ClientRunner(flat, clients, ClientConfig(constants, config["batch_size"], loss, config["seed"]))
-    steps = steps or [config["local_steps"]] * len(clients)
     workload = Workload(runner, steps, cohort_size(config["participation"], len(clients)), cores())
     engine = select_engine(config["engine"], workload, workers=workers, previous=previous)
     simulator = Simulator(
@@ -152,6 +154,14 @@ def prepare_simulator(
         engine=engine.build(runner),
     )
     return simulator, engine
+
+
+def _steps_per_client(config: Mapping[str, Any], clients: Sequence[Samples]) -> list[int]:
+    epochs, sizes = config["local_epochs"], [len(samples) for samples in clients]
+    if epochs is None:
+        return [config["local_steps"]] * len(clients)
+    check_samples_per_round(epochs * max(sizes), "local_epochs times the number of samples of the largest client")
+    return [steps_for_epochs(epochs, size, config["batch_size"]) for size in sizes]
 
 
 def build_blank_model(config: Mapping[str, Any]) -> nn.Module:

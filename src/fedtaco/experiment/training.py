@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Samples, as_samples
 from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.experiment.config import require_steps_or_epochs
 from fedtaco.experiment.prepared_run import prepare_simulator
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import Loss
@@ -25,7 +26,7 @@ def train(
     *,
     method: Method | type[Method] | str = "taco",
     rounds: int,
-    local_steps: int | Sequence[int],
+    local_steps: int | Sequence[int] | None = None,
     loss: Loss = cross_entropy,
     workers: int | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
@@ -47,7 +48,7 @@ def train(
         Communication rounds, T.
     local_steps
         Local steps per client and round, K; or one number for each client, the largest of which stands for K
-        in formulas such as TACO's γ = 1/K.
+        in formulas such as TACO's γ = 1/K. Give either this or ``local_epochs``.
     loss
         The mean loss of a batch, from predictions and targets.
     workers
@@ -55,7 +56,8 @@ def train(
     on_round
         Called with the record of each finished round.
     **settings
-        ``batch_size``, ``local_lr``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``detector``,
+        ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
+        ``weight_decay``, ``clip_norm``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``detector``,
         ``engine``, ``device`` and ``seed``, as ``fedtaco run --help`` explains them.
 
     Returns
@@ -79,8 +81,12 @@ def train(
     [1, 2]
     """
     samples = [_samples(f"Client {number}", data) for number, data in enumerate(clients)]
-    steps = _steps_per_client(local_steps, len(samples))
-    config = check_settings(RunSettings, {**settings, "rounds": rounds, "local_steps": max(steps)})
+    if not samples:
+        raise InvalidInput("There are no clients; give at least one.")
+    require_steps_or_epochs({**settings, "local_steps": local_steps})
+    steps = None if local_steps is None else _steps_per_client(local_steps, len(samples))
+    given = {**settings, "rounds": rounds, "local_steps": None if steps is None else max(steps)}
+    config = check_settings(RunSettings, given)
     simulator, _ = prepare_simulator(
         config,
         METHODS.instance(method),
@@ -112,8 +118,6 @@ def _samples(owner: str, data: Any) -> Samples:
 
 
 def _steps_per_client(local_steps: int | Sequence[int], clients: int) -> list[int]:
-    if clients == 0:
-        raise InvalidInput("There are no clients; give at least one.")
     steps = [local_steps] * clients if isinstance(local_steps, int) else list(local_steps)
     if len(steps) != clients:
         raise InvalidInput(f"local_steps lists {len(steps)} numbers for {clients} clients; give one for each.")

@@ -17,7 +17,7 @@ from fedtaco.files import reason_of
 from fedtaco.flower.arrays import check_dtypes
 from fedtaco.flower.memory_store import open_store
 from fedtaco.flower.wire import NodeInstructions, ReplyHeader, invalid_message, read_instructions, reply_records
-from fedtaco.methods import METHODS, Method, NamedTensors
+from fedtaco.methods import METHODS, Method, NamedTensors, check_optimizer
 from fedtaco.models import FlatModel, Loss
 from fedtaco.parameters import domains
 
@@ -76,6 +76,7 @@ def train(
     config = msg.content.get("config")
     node = NodeInstructions.from_config(config if isinstance(config, ConfigRecord) else {})
     method, constants = _create_method(node, allow_methods), node.constants
+    check_optimizer(method, constants.optimizer)
     flat = FlatModel(model, choose_device(device))
     check_dtypes(flat.module)
     instructions = read_instructions(node, msg.content, flat, method.cost)
@@ -93,14 +94,14 @@ def train(
     fresh = method.client_memory(instructions.broadcast.start, constants)
     _require_content(method, instructions, node, fresh)
     stored = store.get(node.memory_round, like=fresh) if fresh and node.memory_round else None
-    job = ClientJob(0, node.client, constants.local_steps, stored or fresh)
+    job = ClientJob(0, node.client, node.local_steps(len(samples)), stored or fresh)
     with deterministic_torch():
         runner.warm_up()
         result = runner.run(method, instructions, job)
     if node.phase == "train" and result.memory:
         store.put(node.round, result.memory, keep=node.memory_round)
     lost = bool(fresh and node.memory_round and stored is None)
-    header = ReplyHeader(node.phase, node.round, node.client, lost_memory=lost)
+    header = ReplyHeader(node.phase, node.round, node.client, job.steps, lost_memory=lost)
     return Message(reply_records(header, result, len(samples)), reply_to=msg)
 
 

@@ -19,6 +19,7 @@ from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
 from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel
+from fedtaco.parameters import Domain
 from fedtaco.runs.recorder import Recorder
 from fedtaco.server import FinishedRound, Measure, RunState, Server
 
@@ -57,6 +58,13 @@ class Deployment:
     def run(self) -> str:
         """Identifier of the run, which a resume does not change."""
         return str(self.recorder.ran_by["run"])
+
+    @property
+    def valid_steps(self) -> Domain:
+        """The numbers of steps that a node may take: ``local_steps``, or at most so many if it counts in epochs."""
+        most = self.settings["local_steps"]
+        fewest = most if self.settings["local_epochs"] is None else 1
+        return Domain("steps of a node", low=fewest, high=most, whole=True)
 
     def open_round(self) -> OpenRound:
         """Wait until enough nodes are connected, and open the next round with a cohort of them."""

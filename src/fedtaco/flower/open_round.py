@@ -124,8 +124,7 @@ class OpenRound:
         """Return one message per node, with shared vectors and its own scalars, and prepare to collect the replies."""
         deployment, method = self.deployment, self.server.method
         template, key = deployment.upload_template(instructions), deployment.policy.weighted_by_key
-        steps = self.server.constants.local_steps
-        lowest = deployment.model.min_buffers
+        steps, lowest = deployment.valid_steps, deployment.model.min_buffers
         self._collector = ReplyCollector(method, instructions, self.cohort, template, lowest, steps, key)
         vectors, frozen = broadcast_records(instructions), deployment.model.frozen_fingerprint()
         messages = []

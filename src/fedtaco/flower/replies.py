@@ -13,6 +13,7 @@ from fedtaco.flower.metrics import ReportedMetrics, cap_counts, mean_metrics, re
 from fedtaco.flower.upload_matrix import allocate_matrix
 from fedtaco.flower.wire import SECONDS, read_header, read_metrics, wire_key
 from fedtaco.methods import Method, NamedTensors
+from fedtaco.parameters import Domain
 from fedtaco.printable import printable, quoted
 from fedtaco.screen import find_invalid
 
@@ -44,8 +45,8 @@ class ReplyCollector:
         Names, shapes and types of an honest reply's tensors, buffers included.
     min_buffers
         The lowest valid value of each buffer.
-    local_steps
-        Local steps of every client.
+    valid_steps
+        The numbers of local steps that a client may have taken.
     weighted_by_key
         The metric that is the weight of a reply; ``None`` if all count alike.
     """
@@ -57,15 +58,16 @@ class ReplyCollector:
         cohort: list[int],
         template: NamedTensors,
         min_buffers: Tensor,
-        local_steps: int,
+        valid_steps: Domain,
         weighted_by_key: str | None,
     ) -> None:
         self.method, self.instructions, self.cohort = method, instructions, cohort
         self.template, self.min_buffers = template, min_buffers
-        self.local_steps, self.weighted_by_key = local_steps, weighted_by_key
+        self.valid_steps, self.weighted_by_key = valid_steps, weighted_by_key
         self.rows = {client: row for row, client in enumerate(cohort)}
         self.matrices: dict[str, Tensor] = {}
         self.counts: dict[int, float] = {}
+        self.steps: dict[int, int] = {}
         self.metrics: dict[int, ReportedMetrics] = {}
         self.lost_memory: list[int] = []
         self.dropped: dict[int, str] = {}
@@ -93,7 +95,7 @@ class ReplyCollector:
         results = CohortResults(
             cohort=self.cohort,
             clients=torch.tensor(self.cohort),
-            steps=torch.full((count,), self.local_steps),
+            steps=torch.tensor([self.steps.get(client, 1) for client in self.cohort]),
             shares=normalize(cap_counts([self.counts.get(client, 0.0) for client in self.cohort])),
             buffers=vectors.pop("buffers", self.instructions.buffers.expand(count, -1)),
             vectors=vectors,
@@ -120,6 +122,9 @@ class ReplyCollector:
             found = header.get(wire_key(name))
             if found != expected:
                 raise UnusableReply(f"it answers {wire_key(name)} {quoted(found)} instead of {expected!r}")
+        steps = header.get(wire_key("steps"))
+        if not isinstance(steps, int) or not self.valid_steps.admits(steps):
+            raise UnusableReply(f"it states {quoted(steps)} steps instead of {self.valid_steps.describe()}")
         content = message.content
         metrics = read_metrics(content)
         count = 1.0 if self.weighted_by_key is None else _count(metrics, self.weighted_by_key)
@@ -128,7 +133,7 @@ class ReplyCollector:
             if name not in self.matrices:
                 self.matrices[name] = allocate_matrix(len(self.cohort), tensor)
             self.matrices[name][self.rows[client]] = tensor
-        self.counts[client], self.metrics[client] = count, metrics
+        self.counts[client], self.steps[client], self.metrics[client] = count, steps, metrics
         if header.get(wire_key("lost_memory")) is True:
             self.lost_memory.append(client)
 

@@ -21,9 +21,10 @@ from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
 from fedtaco.flower.settings import StrategySettings
 from fedtaco.flower.wire import OWN_KEYS, WIRE_SETTINGS
-from fedtaco.methods import METHODS, Constants, Method
+from fedtaco.methods import METHODS, Method, check_optimizer
 from fedtaco.models import FlatModel
 from fedtaco.records import PartitionRecord, RunFolder
+from fedtaco.runs.constants import make_constants, make_optimizer
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
 from fedtaco.server import RunState, Server, cohort_size
@@ -44,7 +45,8 @@ class FedStrategy(Strategy):
     model
         The module to train; client apps must pass the same one to ``fedtaco.flower.train``.
     local_steps
-        Local steps of each node in a round, K.
+        Local steps of each node in a round, K. With ``local_epochs``, the largest number of steps of a node: each node
+        takes as many as the epochs of its own samples require, but not more.
     detector
         ``norm``, ``guard``, ``paper``, ``off``, or a detector with its parameters. An expelled node gets no more
         messages.
@@ -52,7 +54,8 @@ class FedStrategy(Strategy):
         The run folder, which ``fedtaco report`` can show. If the folder already contains this run, the run
         continues after its last finished round.
     **settings
-        - ``batch_size``, ``local_lr``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
+        - ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
+          ``weight_decay``, ``clip_norm``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
         - ``fraction_train``, ``min_train_nodes``, ``min_available_nodes``: the fraction of the clients in a round,
           the minimum number of clients in a round, and the number of nodes that must be connected.
         - ``weighted_by_key``: the metric by which replies are weighted, such as ``"num-examples"``; all count alike
@@ -95,6 +98,7 @@ class FedStrategy(Strategy):
         run_settings: dict[str, Any] = {name: own[name] for name in declared(SharedSettings)}
         run_settings |= {"local_steps": local_steps, "participation": own["fraction_train"], "weighting": weighting}
         self.run_settings = check_settings(RunSettings, run_settings)
+        check_optimizer(self.method, make_optimizer(self.run_settings))
         self.policy = NodePolicy(
             method=METHODS.spec(self.method),
             min_train_nodes=own["min_train_nodes"],
@@ -109,10 +113,12 @@ class FedStrategy(Strategy):
         """Log the settings of the run."""
         policy, run = self.policy, self.run_settings
         key, cost = policy.weighted_by_key, self.method.cost
+        epochs = "" if run["local_epochs"] is None else f"{run['local_epochs']} epochs in at most "
         lines = [
             f"Method: {self.method.name}, {self.method.summary}",
             f"Weighting: {'uniform, all replies count alike' if key is None else f'by {key}, as the nodes state it'}",
-            f"Local: {run['local_steps']} steps of {run['batch_size']} samples, learning rate {run['local_lr']}",
+            f"Local: {epochs}{run['local_steps']} steps of {run['batch_size']} samples, {run['optimizer']} with a "
+            f"{run['lr_schedule']} learning rate of {run['local_lr']}",
             f"Cohort: {run['participation']:g} of the clients, at least {policy.min_train_nodes}; "
             f"{policy.min_available_nodes} must be connected",
             f"On the wire: {cost.down} vectors and {cost.scalars_down} scalars down, {cost.up:g} vectors up",
@@ -278,7 +284,7 @@ class FedStrategy(Strategy):
     def _server(self, num_rounds: int, clients: int) -> Server:
         """Return the server of a run; raise InvalidInput if a setting is not valid."""
         run = check_settings(RunSettings, {**self.run_settings, "rounds": num_rounds})
-        constants = Constants(clients, num_rounds, run["local_steps"], run["local_lr"], run["server_lr"])
+        constants = make_constants(run, clients=clients, rounds=num_rounds, local_steps=run["local_steps"])
         size = min(clients, max(cohort_size(run["participation"], clients), self.policy.min_train_nodes))
         return Server(self.method, constants, run["seed"], size, self.detector)
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from types import NoneType
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedtaco.cohort import ClientResult, Instructions, Phase
+from fedtaco.data import steps_for_epochs
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reason_of
 from fedtaco.flower.arrays import read_tensors, to_record
@@ -25,6 +27,7 @@ from fedtaco.methods import Broadcast, Constants, Cost, NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.parameters import Domain, ParameterValue
 from fedtaco.printable import quoted
+from fedtaco.runs.constants import make_constants
 from fedtaco.runs.settings import MAX_COUNT, RunSettings, check_settings, declared
 
 HEADER = "fedtaco"
@@ -34,6 +37,8 @@ EXAMPLES, SECONDS = "num-examples", "seconds"
 ConfigValue = int | float | str | bool
 WIRE_SETTINGS = tuple(name for name, (_, setting) in declared(RunSettings).items() if setting.on_wire)
 """The settings that nodes receive."""
+OPTIONAL_SETTINGS = tuple(name for name in WIRE_SETTINGS if NoneType in get_args(declared(RunSettings)[name][0]))
+"""Those of them that are not sent if they are ``None``."""
 
 
 def wire_key(name: str) -> str:
@@ -69,7 +74,13 @@ class NodeInstructions:
     @property
     def constants(self) -> Constants:
         """The constants of the run."""
-        return Constants(**{field.name: self.settings[field.name] for field in fields(Constants)})
+        numbers = {name: self.settings[name] for name in ("clients", "rounds", "local_steps")}
+        return make_constants(self.settings, **numbers)
+
+    def local_steps(self, samples: int) -> int:
+        """Return the number of steps of a node with this many samples, at most ``local_steps``."""
+        epochs, most = self.settings["local_epochs"], int(self.settings["local_steps"])
+        return most if epochs is None else min(most, steps_for_epochs(epochs, samples, self.settings["batch_size"]))
 
     def to_config(self) -> dict[str, ConfigValue]:
         """Return the entries of a message's ``config``."""
@@ -89,7 +100,7 @@ class NodeInstructions:
         """
         try:
             single = {name: config[wire_key(name)] for name in _SINGLE_FIELDS}
-            optional = {"server_lr": config.get("server-lr")}
+            optional = {name: config.get(wire_key(name)) for name in OPTIONAL_SETTINGS}
             settings = {name: config[wire_key(name)] for name in WIRE_SETTINGS if name not in optional}
         except KeyError as error:
             raise InvalidInput(
@@ -151,6 +162,8 @@ class ReplyHeader:
     phase: Phase
     round: int
     client: int
+    steps: int
+    """Number of steps that the node took."""
     lost_memory: bool
     """Whether the node no longer had the memory that the server asked for."""
 

@@ -2,7 +2,6 @@
 
 from fedtaco.methods.base import (
     Broadcast,
-    Constants,
     Cost,
     Expulsion,
     LocalContext,
@@ -10,7 +9,9 @@ from fedtaco.methods.base import (
     NamedTensors,
     ServerState,
     Uploads,
+    check_optimizer,
 )
+from fedtaco.methods.constants import Constants
 from fedtaco.methods.fedacg import FedACG
 from fedtaco.methods.fedavg import FedAvg
 from fedtaco.methods.fedprox import FedProx, FedProxTaco
@@ -69,6 +70,7 @@ __all__ = [
     "TacoUniform",
     "Tailored",
     "Uploads",
+    "check_optimizer",
     "geometry_of",
     "weighted_sum",
 ]

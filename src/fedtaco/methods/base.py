@@ -31,24 +31,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedtaco.errors import InvalidInput
+from fedtaco.local_optimizer import LocalOptimizer
+from fedtaco.methods.constants import Constants
 from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
 from fedtaco.parameters import Configurable
 
 NamedTensors = Mapping[str, Tensor]
 """Memory of a server or client, or the content of a message."""
-
-
-@dataclass(frozen=True)
-class Constants:
-    """The constants of a run that appear in formulas: N, T, K, and the learning rates of clients and server."""
-
-    clients: int
-    """Number of clients N; in ``Uploads``, of those not expelled before the round."""
-    rounds: int
-    local_steps: int
-    local_lr: float
-    server_lr: float | None = None
-    """``None`` stands for the paper's K * local_lr: the server applies the clients' mean update unscaled."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +77,14 @@ class LocalContext:
     """The vectors of the broadcast, and its scalars for this client."""
     memory: NamedTensors
     """Memory of this client before the round."""
-    steps: int | Tensor
+    steps: int
     """Number of steps of this client (K_i)."""
     gradient: Callable[[Tensor], Tensor]
-    """Gradient of the loss at a point, on the batch of the current step; a new tensor each time."""
+    """Gradient of the loss at a point, on the batch of the current step; a new tensor each time. It is clipped and
+    contains coupled weight decay, and Adam or AdamW has transformed it."""
     full_gradient: Callable[[Tensor], Tensor]
-    """Gradient of the loss at a point, over all samples of the client."""
+    """Gradient of the loss at a point, over all samples of the client. It contains coupled weight decay, but is neither
+    clipped nor transformed."""
     step: int = 0
     """Number of the current step, from 0."""
     correction: Tensor | None = None
@@ -101,8 +93,9 @@ class LocalContext:
     """Tensors that a method passes from one step to the next."""
 
     def per_step(self, displacement: Tensor) -> Tensor:
-        """Convert a displacement to gradient units: divide by K_i * local_lr (zero at a rate of zero)."""
-        return _in_gradient_units(displacement, self.steps, self.constants.local_lr)
+        """Convert a displacement to gradient units: divide by A_i * local_lr (zero at a rate of zero)."""
+        steps = self.constants.optimizer.effective_steps(self.steps)
+        return _in_gradient_units(displacement, steps, self.constants.local_lr)
 
 
 @dataclass
@@ -114,6 +107,7 @@ class Uploads:
     vectors: NamedTensors
     """What ``finish`` (or ``survey``) returned, by name, one row per client; ``update`` holds the U_i, (n, d)."""
     steps: Tensor
+    """Number of steps of each client (K_i)."""
     shares: Tensor
     """Weights given by the run's weighting, uniform or by number of samples; they sum to 1."""
     aggregation_weights: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -134,14 +128,20 @@ class Uploads:
         return weighted_sum(self.aggregation_weights, self.vectors[name])
 
     @property
+    def client_effective_steps(self) -> Tensor:
+        """The optimizer's number of effective steps of each client (A_i); K_i for plain SGD."""
+        optimizer = self.constants.optimizer
+        return torch.tensor([optimizer.effective_steps(steps) for steps in self.steps.tolist()], dtype=torch.float64)
+
+    @property
     def effective_steps(self) -> float:
-        """The weighted mean of the K_i; exactly K where all are equal."""
-        fewest = self.steps.min()
-        return float(fewest + self.aggregation_weights @ (self.steps - fewest).double())
+        """The weighted mean of the A_i; exactly A where all are equal."""
+        steps = self.client_effective_steps
+        return float(steps.min() + self.aggregation_weights @ (steps - steps.min()))
 
     @property
     def relaxation(self) -> float:
-        """server_lr / (K * local_lr): the factor by which the server scales the mean update, 1 by default."""
+        """server_lr / (A * local_lr): the factor by which the server scales the mean update, 1 by default."""
         constants = self.constants
         if constants.server_lr is None or constants.local_lr == 0:
             return 1.0
@@ -280,7 +280,17 @@ class Method(Configurable):
         return server.weights
 
 
-def _in_gradient_units(displacement: Tensor, steps: int | float | Tensor, local_lr: float) -> Tensor:
+def check_optimizer(method: Method, optimizer: LocalOptimizer) -> None:
+    """Raise InvalidInput if a method cannot be combined with an optimizer."""
+    if optimizer.transforms_gradients and method.cost.gradients > 1:
+        name = type(optimizer).__name__.lower()
+        raise InvalidInput(
+            f"optimizer is '{name}', which allows one gradient per step, but {method.name} computes "
+            f"{method.cost.gradients}; use sgd."
+        )
+
+
+def _in_gradient_units(displacement: Tensor, steps: float, local_lr: float) -> Tensor:
     if local_lr == 0:
         return torch.zeros_like(displacement)
     return displacement / (steps * local_lr)

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from fedtaco.methods.base import (
     Broadcast,
-    Constants,
     Cost,
     Expulsion,
     LocalContext,
@@ -16,6 +15,7 @@ from fedtaco.methods.base import (
     ServerState,
     Uploads,
 )
+from fedtaco.methods.constants import Constants
 from fedtaco.methods.tailored import Tailored
 from fedtaco.parameters import parameter
 

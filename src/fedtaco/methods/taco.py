@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Constants, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.methods.base import Broadcast, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.methods.constants import Constants
 from fedtaco.methods.tailored import Tailored
 from fedtaco.parameters import parameter
 

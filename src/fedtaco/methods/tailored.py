@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Constants, Expulsion, Method, NamedTensors, ServerState, Uploads
+from fedtaco.methods.base import Broadcast, Expulsion, Method, NamedTensors, ServerState, Uploads
+from fedtaco.methods.constants import Constants
 
 INITIAL_ALPHA = 0.1
 """α_i before a client's first upload (paper, Algorithm 2)."""

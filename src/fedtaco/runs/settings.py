@@ -15,13 +15,12 @@ from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.parameters import Domain, ParameterValue, split_names
 from fedtaco.printable import quoted
+from fedtaco.runs.combinations import check_combinations
 
 EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "Where results go"
 """Panels of the command line's help."""
 MAX_COUNT = 1_000_000
 """Maximum number of clients, rounds, local steps, and samples in a batch."""
-MAX_SAMPLES_PER_ROUND = 50_000_000
-"""Maximum number of samples that a client trains on in a round, repeated ones included."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,43 @@ class SharedSettings(TypedDict, total=False):
     server_lr: Annotated[
         float | None,
         setting(None, "Server learning rate, η_g; K·η_l by default (plain averaging).", low=0, high=1e30, on_wire=True),
+    ]
+    optimizer: Annotated[
+        str,
+        setting(
+            "sgd",
+            "Optimizer of local training: sgd, adam, or adamw (decoupled weight decay).",
+            choices=("sgd", "adam", "adamw"),
+            on_wire=True,
+        ),
+    ]
+    momentum: Annotated[
+        float, setting(0.0, "Momentum of sgd, ρ, within a round.", low=0, high=1, open_high=True, on_wire=True)
+    ]
+    nesterov: Annotated[bool, setting(False, "Use Nesterov's form of momentum.", on_wire=True)]
+    weight_decay: Annotated[float, setting(0.0, "Weight decay, λ.", low=0, high=1e30, on_wire=True)]
+    clip_norm: Annotated[
+        float | None,
+        setting(None, "Maximum norm of the gradient in a local step.", low=0, open_low=True, high=1e30, on_wire=True),
+    ]
+    lr_schedule: Annotated[
+        str,
+        setting(
+            "constant",
+            "Learning rate over the rounds: constant, cosine (towards 0 at the end), step:10,0.5 (every 10 rounds "
+            "times 0.5) or exponential:0.998 (times 0.998 in each round).",
+            on_wire=True,
+        ),
+    ]
+    local_epochs: Annotated[
+        int | None,
+        setting(
+            None,
+            "Passes over a client's samples per round, instead of a number of local steps.",
+            low=1,
+            high=MAX_COUNT,
+            on_wire=True,
+        ),
     ]
     personal: Annotated[
         str | Sequence[str] | None,
@@ -217,7 +253,7 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InvalidInput
-        If a setting does not exist or its value is not valid.
+        If a setting does not exist, its value is not valid, or it has no effect together with the others.
     """
     known = declared(kind)
     for name in given:
@@ -227,12 +263,7 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
         name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
         for name, (_, declaration) in known.items()
     }
-    samples = (values.get("local_steps") or 1) * (values.get("batch_size") or 1)
-    if samples > MAX_SAMPLES_PER_ROUND:
-        raise InvalidInput(
-            f"local_steps times batch_size is {samples:,}; a client may train on at most {MAX_SAMPLES_PER_ROUND:,} "
-            "samples in a round."
-        )
+    check_combinations(values)
     return values
 
 
@@ -253,6 +284,8 @@ def check_setting(kind: type, name: str, value: Any) -> Any:
         names = _names(value)
         is_valid, expected = bool(names), "a list of names, or text with commas between them"
         value = ",".join(names) or value
+    elif bool in kinds:
+        is_valid, expected = isinstance(value, bool), "true or false"
     else:
         is_valid, expected = (
             (isinstance(value, str), "text") if str in kinds else (isinstance(value, Mapping), "a mapping")

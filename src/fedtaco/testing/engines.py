@@ -1,4 +1,4 @@
-"""Engines for the contract of methods: they run clients in reverse order, serialise messages, or count costs."""
+"""Engines for the contract of methods: such as those that run clients in reverse order or serialise messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +11,9 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.client import ClientRunner
 from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions
-from fedtaco.engines import SerialEngine
+from fedtaco.engines import BatchedEngine, PoolEngine, SerialEngine
 from fedtaco.methods import Broadcast, Method, NamedTensors
+from fedtaco.models import stack_model
 from fedtaco.testing.small_federation import SAMPLES
 
 
@@ -72,6 +73,17 @@ class _CountingEngine(SerialEngine):
         size = instructions.broadcast.start.numel()
         self.counter.vectors_kept += sum(tensor.numel() == size for tensor in result.memory.values())
         return result
+
+
+def two_workers(runner: ClientRunner) -> PoolEngine:
+    """Return an engine with two worker processes."""
+    return PoolEngine(runner, workers=2)
+
+
+def one_stack(runner: ClientRunner) -> BatchedEngine:
+    """Return an engine that trains all clients in one computation."""
+    stack = stack_model(runner.model, runner.config.loss, runner.first_batch(), plain_labels=True)
+    return BatchedEngine(runner, stack, chunk=len(runner.clients), workers=1)
 
 
 def through_bytes(named: NamedTensors) -> dict[str, Tensor]:

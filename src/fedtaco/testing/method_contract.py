@@ -2,15 +2,19 @@
 
 import difflib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedtaco.data import TensorSamples
+from fedtaco.local_optimizer import AdamW, Sgd
+from fedtaco.lr_schedule import StepDecay
 from fedtaco.methods import Broadcast, LocalContext, Method, NamedTensors, ServerState
+from fedtaco.processes import can_fork
 from fedtaco.server import RunState
 from fedtaco.testing.checks import assert_same, named_tensors, run_checks
-from fedtaco.testing.engines import CostCounter, ReversedEngine, WireEngine, through_bytes
+from fedtaco.testing.engines import CostCounter, ReversedEngine, WireEngine, one_stack, through_bytes, two_workers
 from fedtaco.testing.small_federation import (
     CLIENTS,
     LOCAL_LR,
@@ -197,6 +201,26 @@ def stacked_clients_agree(method: Method) -> None:
                 _close(stacked[name][client], value, f"{kind} '{name}' of stacked clients differs")
 
 
+def local_optimizers_work_in_every_engine(method: Method) -> None:
+    """With momentum or Adam, weight decay, clipping and a schedule, all engines give the same result.
+
+    Adam is left out if the method computes several gradients per step.
+    """
+    common: dict[str, Any] = {"weight_decay": 0.01, "clip_norm": 1.0}
+    for optimizer in (Sgd(momentum=0.9, nesterov=True, **common), AdamW(**common)):
+        if optimizer.transforms_gradients and method.cost.gradients > 1:
+            continue
+        options = {"optimizer": optimizer, "lr_schedule": StepDecay(every=2, decay=0.5), "steps": [3, 3, 2, 2, 3]}
+        serial = final_state(method, **options)
+        _finite(method, serial)
+        if can_fork():
+            pooled = final_state(method, engine=two_workers, **options)
+            assert_same(serial, pooled, f"{method.name}: worker processes change the result with {optimizer}")
+        stacked = final_state(method, engine=one_stack, **options)
+        for (name, one), (_, other) in zip(named_tensors(serial), named_tensors(stacked), strict=True):
+            _close(one, other, f"{method.name}: stacked clients give another '{name}' with {optimizer}")
+
+
 def cost_is_as_stated(method: Method) -> None:
     """The method's :class:`Cost` is what a round really costs."""
     counter = CostCounter()
@@ -231,6 +255,7 @@ METHOD_CONTRACT: tuple[Callable[[Method], None], ...] = (
     weights_sum_to_one,
     a_broken_upload_is_dropped,
     stacked_clients_agree,
+    local_optimizers_work_in_every_engine,
     cost_is_as_stated,
 )
 
@@ -244,7 +269,8 @@ def _run_by_hand(
         return slopes * (point - 1)
 
     received = {**sent.vectors, **numbers}
-    local = LocalContext(constants(), sent.start, received, memory, STEPS, gradient=gradient, full_gradient=gradient)
+    numbers = constants().in_round(1)
+    local = LocalContext(numbers, sent.start, received, memory, STEPS, gradient=gradient, full_gradient=gradient)
     local.correction = method.correction(local)
     x = sent.start + torch.zeros_like(slopes)
     for local.step in range(STEPS):

@@ -10,6 +10,8 @@ from torch.nn.functional import cross_entropy
 from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.data import TensorSamples
 from fedtaco.engines import Engine, SerialEngine
+from fedtaco.local_optimizer import PLAIN_SGD, LocalOptimizer
+from fedtaco.lr_schedule import CONSTANT, LrSchedule
 from fedtaco.methods import Constants, Method
 from fedtaco.models import FlatModel, Loss
 from fedtaco.server import FinishedRound, RunState
@@ -32,9 +34,10 @@ def skewed_clients() -> list[TensorSamples]:
     return clients
 
 
-def constants(local_lr: float = LOCAL_LR, count: int = CLIENTS) -> Constants:
-    """Return the constants of the small federation."""
-    return Constants(clients=count, rounds=ROUNDS, local_steps=STEPS, local_lr=local_lr)
+def constants(**changes: Any) -> Constants:
+    """Return the constants of the small federation; ``changes`` replaces some of them."""
+    usual = {"clients": CLIENTS, "rounds": ROUNDS, "local_steps": STEPS, "local_lr": LOCAL_LR}
+    return Constants(**{**usual, **changes})
 
 
 def make_simulator(
@@ -44,6 +47,8 @@ def make_simulator(
     seed: int = 0,
     batch_size: int = 4,
     local_lr: float = LOCAL_LR,
+    optimizer: LocalOptimizer = PLAIN_SGD,
+    lr_schedule: LrSchedule = CONSTANT,
     engine: Callable[[ClientRunner], Engine] = SerialEngine,
     loss: Loss = cross_entropy,
     participation: float = 1.0,
@@ -60,7 +65,7 @@ def make_simulator(
         The method to run.
     clients
         Samples of each client; those of :func:`skewed_clients` by default.
-    seed, batch_size, local_lr, loss
+    seed, batch_size, local_lr, optimizer, lr_schedule, loss
         Settings of local training.
     engine
         Returns the engine that runs the clients of a runner.
@@ -77,8 +82,8 @@ def make_simulator(
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(torch.linspace(-0.5, 0.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
-    config = ClientConfig(constants(local_lr, len(own)), batch_size, loss, seed)
-    runner = ClientRunner(FlatModel(module), own, config)
+    numbers = constants(clients=len(own), local_lr=local_lr, optimizer=optimizer, lr_schedule=lr_schedule)
+    runner = ClientRunner(FlatModel(module), own, ClientConfig(numbers, batch_size, loss, seed))
     return Simulator(
         method,
         runner,
