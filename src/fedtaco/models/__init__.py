@@ -12,7 +12,7 @@ from fedtaco.models.cnn import cnn
 from fedtaco.models.flat import FlatModel, Loss
 from fedtaco.models.lstm import lstm
 from fedtaco.models.mlp import mlp
-from fedtaco.models.personal import split_memory
+from fedtaco.models.personal import load_tensors, split_memory
 from fedtaco.models.resnet import NORMS, resnet18
 from fedtaco.models.stacked import Stack, Unstackable, stack_linear, stack_model
 from fedtaco.printable import printable
@@ -106,6 +106,7 @@ __all__ = [
     "Unstackable",
     "build_model",
     "check_model",
+    "load_tensors",
     "split_memory",
     "stack_linear",
     "stack_model",

@@ -69,11 +69,11 @@ class FlatModel:
         self.personal_names = personal_names(self.module, personal)
         """Names of the personal parameters and buffers."""
         first = next(iter(trainable.values()))
-        shared, own = (_Flattened(part, like=first) for part in self._split(trainable))
-        self._buffers, own_buffers = (_Flattened(part, like=shared.vector) for part in self._split(floating))
-        self.vector, self.personal = shared.vector, own.vector
+        self._shared, own = (_Flattened(part, like=first) for part in self._split(trainable))
+        self._buffers, own_buffers = (_Flattened(part, like=self._shared.vector) for part in self._split(floating))
+        self.vector, self.personal = self._shared.vector, own.vector
         self.buffers, self.personal_buffers = self._buffers.vector, own_buffers.vector
-        self.parameters = [*shared.named.values(), *own.named.values()]
+        self.parameters = [*self._shared.named.values(), *own.named.values()]
         """The trainable parameters, first the shared ones."""
         self._personal = {key: part for key, part in ((WEIGHTS, own), (BUFFERS, own_buffers)) if part.named}
         given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -90,6 +90,13 @@ class FlatModel:
         lowest = [0.0 if name.endswith("running_var") else -torch.inf for name in named]
         sizes = torch.tensor([buffer.numel() for buffer in named.values()], dtype=torch.int64)
         return torch.tensor(lowest, dtype=self.buffers.dtype).repeat_interleave(sizes)
+
+    @property
+    def unsent_names(self) -> frozenset[str]:
+        """Names in the state dict of what is never sent: personal parameters and buffers, and frozen parameters."""
+        shared = {id(parameter) for parameter in self._shared.named.values()}
+        named = self.module.named_parameters(remove_duplicate=False)
+        return self.personal_names | {name for name, parameter in named if id(parameter) not in shared}
 
     def load(self, vector: Tensor, buffers: Tensor, memory: Mapping[str, Tensor] | None = None) -> None:
         """Copy these weights and buffers into the model, and the personal layers that a client's memory contains.

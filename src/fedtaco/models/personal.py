@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import torch
 from torch import Tensor, nn
 
 from fedtaco.errors import InvalidInput
@@ -51,6 +52,14 @@ def personal_names(module: nn.Module, patterns: Sequence[str]) -> frozenset[str]
             f"({_listed(trainable)}); leave at least one to share."
         )
     return found
+
+
+def load_tensors(module: nn.Module, named: Mapping[str, Tensor]) -> None:
+    """Copy values into parameters and buffers of a module, by name."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    with torch.no_grad():
+        for name, value in named.items():
+            tensors[name].copy_(value)
 
 
 def split_memory(memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

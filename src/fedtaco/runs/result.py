@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_model as _load
 from safetensors.torch import save_model as _save
 from torch import nn
@@ -15,7 +14,7 @@ from torch import nn
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reading
 from fedtaco.methods import Method, NamedTensors
-from fedtaco.models import FlatModel
+from fedtaco.models import FlatModel, load_tensors
 from fedtaco.records import History
 from fedtaco.runs.personal_layers import personal_layers
 from fedtaco.server import RunState
@@ -67,10 +66,7 @@ class Result:
         if client not in range(len(self.personal_layers)):
             raise InvalidInput(f"client is {client}; it must be below {len(self.personal_layers)} and not negative.")
         module = copy.deepcopy(self.model)
-        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        with torch.no_grad():
-            for name, value in self.personal_layers[client].items():
-                tensors[name].copy_(value)
+        load_tensors(module, self.personal_layers[client])
         return module
 
     def save(self, path: str | Path) -> None:
