@@ -28,9 +28,10 @@ from fedtaco.flower.replies import ReplyCollector
 from fedtaco.flower.wire import ReplyHeader, reply_records
 from fedtaco.methods import Constants, Taco
 from fedtaco.models import FlatModel, build_model
+from fedtaco.parameters import Domain
 from fedtaco.server import RunState, Server
 
-NODES, MODEL, TURNS = 100, "resnet18", 3
+NODES, MODEL, STEPS, TURNS = 100, "resnet18", 10, 3
 RESULTS = HERE / "flower-results.json"
 PAGE = HERE.parent / "docs" / "flower.md"
 
@@ -78,15 +79,14 @@ def main() -> None:
 def measure(nodes: int, model: str) -> dict[str, Any]:
     """Take all measurements; return them as the results file stores them."""
     flat = FlatModel(build_model(model, (3, 32, 32), 10, seed=0))
-    constants = Constants(clients=nodes, rounds=10, local_steps=10, local_lr=0.01)
+    constants = Constants(clients=nodes, rounds=10, local_steps=STEPS, local_lr=0.01)
     server = Server(Taco(), constants, 0, nodes)
     state = server.initial_state(flat.vector.clone(), flat.buffers.clone())
     instructions = server.train_instructions(state, torch.arange(nodes))
     upload, _ = dry_run(server.method, instructions, constants, {})
     template = {name: tensor.to("meta") for name, tensor in upload.items()}
-    lowest, local_steps = flat.min_buffers, constants.local_steps
-    cohort = list(range(nodes))
-    collector = ReplyCollector(server.method, instructions, cohort, template, lowest, local_steps, None)
+    valid_steps, cohort = Domain("steps", low=STEPS, high=STEPS, whole=True), list(range(nodes))
+    collector = ReplyCollector(server.method, instructions, cohort, template, flat.min_buffers, valid_steps, None)
     base = torch.randn(flat.vector.shape, generator=torch.Generator().manual_seed(0))
     peak = PeakMemory()
     collecting_seconds = collect(collector, base)
@@ -123,7 +123,7 @@ def collect(collector: ReplyCollector, base: torch.Tensor) -> float:
 
 def make_reply(client: int, update: torch.Tensor) -> Message:
     """Return a node's reply as Flower delivers it."""
-    header = ReplyHeader("train", 1, client, lost_memory=False)
+    header = ReplyHeader("train", 1, client, STEPS, lost_memory=False)
     content = reply_records(header, ClientResult({"update": update}, {}, torch.empty(0), 1.0), 600)
     metadata = Metadata(1, "", client, 0, "", "1", 0.0, 3600.0, "train")
     reply: Message = Message(content=content, metadata=metadata)  # type: ignore[call-overload]  # as Flower itself does

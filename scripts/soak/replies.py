@@ -81,7 +81,7 @@ def _scale(answer: Message, rng: random.Random) -> None:
 
 
 def _change_header(answer: Message, rng: random.Random) -> None:
-    keys = ["phase", "server-round", "client", "lost-memory", "other"]
+    keys = ["phase", "server-round", "client", "steps", "lost-memory", "other"]
     answer.content["fedtaco"] = ConfigRecord({rng.choice(keys): rng.choice(VALUES) for _ in range(rng.randint(0, 4))})
 
 

@@ -98,6 +98,12 @@ PLAUSIBLE = {
     "scale": words("smoke full tiny"),
     "timing": words("turns measured x"),
     "name": words("table-rounds figure-gamma table-nothing digits mnist adult"),
+    "optimizer": words("sgd adam adamw SGD"),
+    "lr_schedule": words("constant cosine step:1,0.5 step:²,0.5 step:0,0.5 step:1 exponential:0.9 exponential:nan"),
+    "momentum": words("0.9 0 0.999999999 1"),
+    "weight_decay": words("0.1 0 1e30"),
+    "clip_norm": words("1 1e-300 1e30 0"),
+    "local_epochs": words("1 2"),
     "local_lr": words("0.1 0 1e30"),
     "server_lr": words("0.1 0 1e30"),
     "participation": words("0.5 1 1e-300"),
@@ -121,6 +127,7 @@ TINY = {
 REQUIRES = {
     "behaviour": {"freeloaders": "1"},
     "freeloaders": {"behaviour": "zero"},
+    "nesterov": {"momentum": "0.9"},
     "guard": {"detector": "guard"},
     "paper": {"detector": "paper"},
     "norm": {"detector": "norm"},
@@ -166,6 +173,8 @@ def random_command(seed: int) -> list[str]:
     arguments = [*command_words]
     for name, option in {**chosen, **required}.items():
         safe.pop(name, None)
+        if name == "local_epochs":
+            safe.pop("local_steps", None)
         values = [] if getattr(option, "is_flag", False) else [_value(rng, option)]
         arguments += values if isinstance(option, click.Argument) else [rng.choice(option.opts), *values]
         for owner in (name, *(value.partition(".")[0] for value in values if name == "parameters")):

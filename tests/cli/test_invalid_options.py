@@ -63,6 +63,11 @@ def option_ids(value):
         (["--set", f"taco.gamma={'[' * 5000}"], "taco.gamma is '[[["),
         (["--workers", "99999999999999999999"], "workers is 99999999999999999999; it must be a whole number"),
         (["--out", "x" * 300], "File name too long"),
+        (["--nesterov"], "nesterov has no effect without momentum"),
+        (["--optimizer", "adam", "--momentum", "0.9"], "momentum is 0.9, but adam has its own"),
+        (["--optimizer", "adam", "--method", "stem"], "which allows one gradient per step, but stem computes 2"),
+        (["--lr-schedule", "step:10"], "lr_schedule is 'step:10'; it must be constant, cosine, step:10,0.5"),
+        (["--local-epochs", "2"], "Both local_steps and local_epochs are given"),
     ],
     ids=option_ids,
 )

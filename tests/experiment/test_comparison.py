@@ -38,6 +38,13 @@ def test_invalid_comparisons_are_refused(methods, parameters, message):
         plan_comparison(methods, [0], parameters=parameters, **QUICK)
 
 
+def test_a_method_that_cannot_use_the_optimizer_is_refused_before_anything_is_run():
+    with pytest.raises(
+        InvalidInput, match="optimizer is 'adam', which allows one gradient per step, but stem computes"
+    ):
+        plan_comparison(["fedavg", "stem"], [0], optimizer="adam", **QUICK)
+
+
 def test_each_run_has_a_folder_named_after_method_and_seed(tmp_path):
     configs = plan_comparison(["fedavg", "taco"], [3], **QUICK)
     summaries = run_comparison(configs, tmp_path, RunOptions(), Callback())

@@ -16,6 +16,13 @@ def test_defaults_depend_on_the_dataset():
     assert [config[name] for name in names] == [20, 50, 0.2, "groups"]
 
 
+def test_epochs_replace_the_default_number_of_steps():
+    config = resolve_config(method="fedavg", dataset="digits", local_epochs=2)
+    assert (config["local_steps"], config["local_epochs"]) == (None, 2)
+    with pytest.raises(InvalidInput, match="Both local_steps and local_epochs are given"):
+        resolve_config(method="fedavg", dataset="digits", local_epochs=2, local_steps=50)
+
+
 def test_dataset_without_an_entry_has_generic_defaults(monkeypatch):
     monkeypatch.delitem(DEFAULTS, "digits")
     config = resolve_config(method="fedavg", dataset="digits")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from run_helpers import assert_same_result
 from small_training import make_clients, train
 from torch import nn
 
@@ -13,6 +14,26 @@ from fedtaco import InvalidInput, RunStopped, Taco
 
 def test_clients_may_take_different_numbers_of_steps():
     assert len(train(local_steps=[1, 2, 3, 4]).history) == 3
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize("method", ["scaffold", "taco"])
+def test_local_epochs_take_steps_in_proportion_to_the_samples(method, engine):
+    sizes = (30, 7, 16, 1)
+    clients = [(x[:size], y[:size]) for (x, y), size in zip(make_clients(), sizes, strict=True)]
+    model, settings = nn.Linear(5, 3), {"method": method, "engine": engine, "batch_size": 8}
+    by_epochs = train(model=model, clients=clients, local_steps=None, local_epochs=2, **settings)
+    by_steps = train(model=model, clients=clients, local_steps=[8, 2, 4, 1], **settings)
+    assert_same_result(by_steps, by_epochs)
+    other = train(model=model, clients=clients, local_steps=8, **settings)
+    assert not torch.equal(other.model.weight, by_epochs.model.weight)
+
+
+def test_the_largest_number_of_steps_is_k():
+    """γK of TACO's correction is γ · 8."""
+    model, clients = nn.Linear(5, 3), [make_clients()[0], *((x[:8], y[:8]) for x, y in make_clients(3))]
+    settings = {"model": model, "clients": clients, "local_steps": None, "local_epochs": 2, "batch_size": 8}
+    assert_same_result(train(method=Taco(), **settings), train(method=Taco(gamma=1 / 8), **settings))
 
 
 def test_method_may_be_a_class_an_instance_or_a_name():
@@ -42,6 +63,13 @@ def test_divergence_stops_the_run_and_keeps_its_history():
         ({"rounds": 0}, "rounds is 0; it must be a whole number at least 1"),
         ({"local_steps": 0}, "local_steps is 0"),
         ({"local_steps": [1, 2]}, "local_steps lists 2 numbers for 4 clients"),
+        ({"local_epochs": 1}, "Both local_steps and local_epochs are given; give one of them."),
+        ({"local_steps": None}, "Neither local_steps nor local_epochs is given; give one of them."),
+        ({"local_steps": None, "local_epochs": 0}, "local_epochs is 0; it must be a whole number at least 1"),
+        (
+            {"local_steps": None, "local_epochs": 1_000_000, "clients": [(torch.randn(60, 5), torch.zeros(60).long())]},
+            "local_epochs times the number of samples of the largest client is 60,000,000; a client may train on at",
+        ),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"local_lr": -0.1}, "local_lr is -0.1"),
         ({"local_lr": float("nan")}, "local_lr is nan"),

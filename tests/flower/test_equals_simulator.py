@@ -48,6 +48,37 @@ def test_every_method_ends_with_the_same_bits_as_the_simulator(method):
     assert not torch.equal(result.arrays.to_torch_state_dict()["weight"], small_model().weight)
 
 
+NESTEROV = {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "lr_schedule": "cosine"}
+ADAMW = {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 0.5, "lr_schedule": "exponential:0.9"}
+
+
+@pytest.mark.parametrize("settings", [NESTEROV, ADAMW], ids=["nesterov", "adamw"])
+@pytest.mark.parametrize("method", [*(cls() for cls in METHODS.values()), *SKETCHES], ids=str)
+def test_local_optimizers_and_schedules_end_with_the_same_bits_as_the_simulator(method, settings):
+    if method.cost.gradients > 1 and "optimizer" in settings:
+        pytest.skip(f"{method.name} computes several gradients per step")
+    result = run(small_strategy(method, **settings), small_nodes(), ROUNDS)
+    simulation = simulate(method, **settings)
+    assert_same_model(result, simulation)
+    assert not torch.equal(simulation.model.weight, simulate(method).model.weight)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "taco", "fedcm"])
+def test_local_epochs_of_nodes_with_different_numbers_of_samples(method):
+    """The simulator knows that the largest client takes 6 steps; on Flower, ``local_steps`` says so."""
+    samples = [(own.x[:size], own.y[:size]) for own, size in zip(skewed_clients(), (12, 5, 9, 1, 8), strict=True)]
+    settings = {"batch_size": 4, "local_lr": LOCAL_LR, "local_epochs": 2, "momentum": 0.5, "server_lr": 0.4}
+    strategy = FedStrategy(method, small_model(), local_steps=6, fraction_evaluate=0, **settings)
+    result = run(strategy, Nodes([client_app(small_model(), own) for own in samples]), ROUNDS)
+    simulation = fedtaco.train(small_model(), samples, method=method, rounds=ROUNDS, engine="serial", **settings)
+    assert_same_model(result, simulation)
+    same = [6, 3, 5, 1, 4]
+    by_steps = {name: value for name, value in settings.items() if name != "local_epochs"}
+    assert_same_model(
+        result, fedtaco.train(small_model(), samples, method=method, rounds=ROUNDS, local_steps=same, **by_steps)
+    )
+
+
 @pytest.mark.parametrize("method", ["scaffold-taco", "taco"])
 def test_partial_participation_weighted_by_samples_with_a_detector(method):
     result = run(

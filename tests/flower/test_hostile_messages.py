@@ -100,6 +100,18 @@ def test_an_unchanged_message_is_answered():
         ("local-lr", float("nan"), "local_lr is nan"),
         ("local-lr", "0.1", "local_lr is '0.1'"),
         ("server-lr", -1.0, "server_lr is -1.0"),
+        ("optimizer", "lion", "optimizer is 'lion'; it must be one of sgd, adam, adamw"),
+        ("optimizer", "adamw", "Without weight_decay, adamw is adam"),
+        ("momentum", 1.0, "momentum is 1.0; it must be a number at least 0 and below 1"),
+        ("momentum", True, "momentum is True"),
+        ("nesterov", 1, "nesterov is 1; it must be true or false"),
+        ("nesterov", True, "nesterov has no effect without momentum"),
+        ("weight-decay", float("inf"), "weight_decay is inf"),
+        ("clip-norm", 0.0, "clip_norm is 0.0; it must be a number above 0"),
+        ("lr-schedule", "step:0,2", "lr_schedule is 'step:0,2'; it must be constant, cosine,"),
+        ("lr-schedule", 3, "lr_schedule is 3; it must be text"),
+        ("local-epochs", 0, "local_epochs is 0"),
+        ("local-epochs", 1.5, "local_epochs is 1.5"),
         ("parameter.taco.gamma", 7, "taco.gamma is 7; it must be a number at least 0 and at most 1"),
         ("parameter.taco.gamma", [0.1], "taco.gamma is [0.1]"),
         ("parameter.taco.nothing", 1.0, "taco has no parameter 'taco.nothing'"),
@@ -117,6 +129,11 @@ def test_an_invalid_entry_is_refused(key, value, expected):
 def test_steps_and_batch_size_are_limited_together():
     demanding = message({"local-steps": 1_000_000, "batch-size": 1_000_000})
     assert "local_steps times batch_size is 1,000,000,000,000" in refusal(demanding)
+
+
+def test_several_gradients_per_step_are_refused_with_adam():
+    received = message({"optimizer": "adam"}, method="stem")
+    assert refusal(received).startswith("optimizer is 'adam', which allows one gradient per step, but stem computes 2;")
 
 
 # What a server can make a node import or read

@@ -141,6 +141,10 @@ BAD_REPLIES = {
     ),
     "wrong round": (header_with(**{"server-round": 77}), "answers server-round 77 instead of"),
     "wrong phase": (header_with(phase="survey"), "answers phase 'survey' instead of 'train'"),
+    **{
+        f"{steps!r} steps": (header_with(steps=steps), f"states {steps!r} steps instead of a whole number at least 3")
+        for steps in (0, 2, 4, -3, True, 3.0, "3", 10**18)
+    },
     "truncated": (raw(as_npy(np.zeros(15))[:-8]), "an array of (15,) float64 has 112 bytes"),
     "not an array": (raw(b"\x00" * 40), "cannot be read"),
     "huge numpy header": (raw(with_npy_header(10**13)), "an array of (10000000000000,) float64 is declared as (15,)"),
@@ -185,6 +189,19 @@ def test_a_bad_reply_is_dropped_and_logged(kind, lines):
     named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
     assert len(named) == ROUNDS
     assert all(words in line and line.isprintable() for line in named)
+
+
+@pytest.mark.parametrize("steps", [0, 7, 10**18, True, 2.0])
+def test_with_epochs_a_node_may_state_at_most_local_steps(steps):
+    """Otherwise, a node could make the server's steps as small as it likes."""
+    nodes = small_nodes()
+    strategy = small_strategy("taco", local_steps=6, local_epochs=1, server_lr=0.2)
+    nodes.tamper = lambda node, reply: header_with(steps=steps)(reply) if node == HOSTILE else [reply]
+    run(strategy, nodes, ROUNDS)
+    reasons = [record.dropped for record in history_of(strategy)]
+    assert (
+        reasons == [{CLIENT: f"it states {steps!r} steps instead of a whole number at least 1 and at most 6"}] * ROUNDS
+    )
 
 
 @pytest.mark.parametrize("pack", [lambda thing: as_npy(np.array([thing] * 15), allow_pickle=True), pickle.dumps])
@@ -363,7 +380,7 @@ records = st.one_of(
         st.sampled_from(["num-examples", "seconds", "loss"]), st.floats() | st.integers(0, 9), max_size=3
     ).map(MetricRecord),
     st.dictionaries(
-        st.sampled_from(["phase", "server-round", "lost-memory", "client"]),
+        st.sampled_from(["phase", "server-round", "steps", "lost-memory", "client"]),
         st.sampled_from(["train", "survey", ""]) | st.integers(0, 3) | st.booleans() | st.binary(max_size=3),
         max_size=4,
     ).map(ConfigRecord),

@@ -17,7 +17,9 @@ import fedtaco.flower
 from fedtaco import InvalidInput
 from fedtaco.client import ClientRunner
 from fedtaco.flower import FedStrategy, train
-from fedtaco.flower.wire import OWN_KEYS, NodeInstructions
+from fedtaco.flower.wire import OPTIONAL_SETTINGS, OWN_KEYS, NodeInstructions, wire_key
+from fedtaco.local_optimizer import Sgd
+from fedtaco.lr_schedule import StepDecay
 from fedtaco.methods import METHODS, Constants
 from fedtaco.runs.settings import RunSettings, declared
 from fedtaco.testing.small_federation import skewed_clients
@@ -67,9 +69,28 @@ def test_each_node_receives_its_own_alpha_and_the_same_vectors():
     assert len({id(message.content["vectors"]) for message in second_round}) == 1
 
 
+SETTINGS = {
+    "batch_size": 5,
+    "clients": 106,
+    "clip_norm": 3.5,
+    "local_epochs": 4,
+    "local_lr": 0.03,
+    "local_steps": 7,
+    "lr_schedule": "step:8,0.3",
+    "momentum": 0.9,
+    "nesterov": True,
+    "optimizer": "sgd",
+    "rounds": 109,
+    "seed": 11,
+    "server_lr": 0.4,
+    "weight_decay": 0.01,
+}
+"""A value for every setting on the wire; no two are equal, and all but ``optimizer`` differ from the default."""
+
+
 def instructions(**settings):
     """Return instructions in which no two values are equal."""
-    values = {name: 100 + place for place, name in enumerate(sorted(ON_WIRE))}
+    assert set(SETTINGS) == ON_WIRE
     return NodeInstructions(
         phase="survey",
         round=12,
@@ -78,15 +99,15 @@ def instructions(**settings):
         memory_round=3,
         method="taco",
         frozen="cd34",
-        settings={**values, "local_lr": 0.1, "server_lr": 0.7, **settings},
+        settings={**SETTINGS, **settings},
         parameters={"taco.gamma": 0.2, "stem.server_momentum": "eta"},
         scalars={"alpha": 0.25},
     )
 
 
-@pytest.mark.parametrize("server_lr", [0.7, None])
-def test_instructions_survive_the_config_record(server_lr):
-    sent = instructions(server_lr=server_lr)
+@pytest.mark.parametrize("settings", [{}, dict.fromkeys(OPTIONAL_SETTINGS)], ids=["all", "optional settings omitted"])
+def test_instructions_survive_the_config_record(settings):
+    sent = instructions(**settings)
     received = NodeInstructions.from_config(ConfigRecord(sent.to_config()))
     assert received == sent
     assert received.to_config() == sent.to_config()
@@ -104,7 +125,7 @@ def test_every_key_of_the_config_is_read(key):
     """Without a key, the instructions differ or cannot be read: nothing is sent in vain."""
     sent = instructions()
     config = {name: value for name, value in sent.to_config().items() if name != key}
-    if "." in key or key == "server-lr":
+    if "." in key or key in {wire_key(name) for name in OPTIONAL_SETTINGS}:
         assert NodeInstructions.from_config(config) != sent
     else:
         with pytest.raises(InvalidInput, match=f"The message lacks '{key}'"):
@@ -113,9 +134,8 @@ def test_every_key_of_the_config_is_read(key):
 
 def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
     """Each setting has a value that differs from its default, and is read where the node trains."""
-    given = {"batch_size": 5, "local_lr": 0.03, "server_lr": 0.4, "seed": 11, "local_steps": 7}
-    expected = {**given, "clients": 5, "rounds": 2}
-    assert set(expected) == ON_WIRE
+    expected = {**SETTINGS, "clients": 5, "rounds": 2}
+    given = {name: value for name, value in SETTINGS.items() if name not in ("clients", "rounds")}
     received, configs = [], []
 
     class RecordingRunner(ClientRunner):
@@ -136,17 +156,24 @@ def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
     run(FedStrategy("taco", small_model(), fraction_evaluate=0, **given), nodes, 2)
     assert received == [expected] * 10
     assert len(configs) == 10
-    for config, steps in configs:
-        used = {**vars(config.constants), "batch_size": config.batch_size, "seed": config.seed}
-        assert used == expected
-        assert steps == 7
-
-
-def test_constants_are_taken_from_the_settings():
-    setting = instructions().settings
-    assert instructions().constants == Constants(
-        setting["clients"], setting["rounds"], setting["local_steps"], setting["local_lr"], setting["server_lr"]
+    constants = Constants(
+        clients=5,
+        rounds=2,
+        local_steps=7,
+        local_lr=0.03,
+        server_lr=0.4,
+        optimizer=Sgd(weight_decay=0.01, clip_norm=3.5, momentum=0.9, nesterov=True),
+        lr_schedule=StepDecay(every=8, decay=0.3),
     )
+    for config, steps in configs:
+        assert (config.constants, config.batch_size, config.seed) == (constants, 5, 11)
+        assert steps == 7  # four epochs of 12 samples would take 10
+
+
+@pytest.mark.parametrize(("samples", "steps"), [(1, 1), (5, 4), (6, 5), (8, 7), (9, 7), (10**6, 7)])
+def test_a_node_takes_the_steps_of_its_epochs_but_not_more_than_local_steps(samples, steps):
+    assert instructions().local_steps(samples) == steps
+    assert instructions(local_epochs=None).local_steps(samples) == 7
 
 
 def test_only_public_names_of_flower_are_used():

@@ -74,6 +74,26 @@ def test_every_method_continues_from_any_checkpoint(method, tmp_path):
     assert_same_result(expected, fedtaco.load(tmp_path / "run"))
 
 
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize(
+    "local",
+    [
+        {"momentum": 0.9, "nesterov": True, "lr_schedule": "cosine", "local_steps": 4},
+        {"optimizer": "adamw", "weight_decay": 0.1, "lr_schedule": "step:3,0.5", "local_epochs": 1, "local_lr": 0.01},
+    ],
+    ids=["nesterov", "adamw"],
+)
+def test_run_continues_within_a_schedule(local, engine, tmp_path):
+    settings = {"dataset": "digits", "clients": 6, "rounds": 8, "batch_size": 16, "engine": engine, **local}
+    expected = fedtaco.run("scaffold-taco", **settings)
+    with pytest.raises(Interrupted):
+        fedtaco.run("scaffold-taco", out=tmp_path / "run", on_round=interrupt_after(4), **settings)
+    fedtaco.run("scaffold-taco", out=tmp_path / "run", resume=True, **settings)
+    assert_same_result(expected, fedtaco.load(tmp_path / "run"))
+    config = RunFolder(tmp_path / "run").config()
+    assert all(config[name] == value for name, value in local.items())
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     """With partial participation, a detector, and a line that a crash cut off."""

@@ -95,6 +95,14 @@ def test_defaults_by_dataset_are_filled_in():
         ({"weighting": "size"}, "weighting is 'size'; it must be one of uniform, samples."),
         ({"weighting": 1}, "weighting is 1; it must be one of uniform, samples."),
         ({"device": 0}, "device is 0; it must be text."),
+        ({"nesterov": "yes"}, "nesterov is 'yes'; it must be true or false."),
+        ({"nesterov": 1}, "nesterov is 1; it must be true or false."),
+        ({"optimizer": "lion"}, "optimizer is 'lion'; it must be one of sgd, adam, adamw."),
+        ({"momentum": 1}, "momentum is 1; it must be a number at least 0 and below 1."),
+        ({"clip_norm": 0}, "clip_norm is 0; it must be a number above 0 and at most 1e+30."),
+        ({"weight_decay": -0.1}, "weight_decay is -0.1; it must be a number at least 0"),
+        ({"local_epochs": 0.5}, "local_epochs is 0.5; it must be a whole number at least 1"),
+        ({"lr_schedule": "linear"}, "lr_schedule is 'linear'; it must be constant, cosine, step:10,0.5 (every 10"),
         ({"batch_size": 2**63 - 1}, "batch_size is 9223372036854775807; it must be a whole number at least 1 and"),
         ({"voices": 10**20}, "voices is 100000000000000000000; it must be a whole number at least 1 and at most 1,"),
         ({"seed": 2**63}, "seed is 9223372036854775808; it must be a whole number at least 0 and at most 9,223,"),
@@ -105,6 +113,32 @@ def test_invalid_settings_are_explained(given, message):
     with pytest.raises(InvalidInput) as error:
         check_settings(SmallSettings, given)
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"optimizer": "adam", "momentum": 0.9},
+            "momentum is 0.9, but adam has its own; omit it, or use",
+        ),
+        ({"optimizer": "adamw", "weight_decay": 0.1, "momentum": 0.5}, "momentum is 0.5, but adamw has its own"),
+        ({"nesterov": True}, "nesterov has no effect without momentum; set momentum, such as 0.9."),
+        ({"optimizer": "adam", "nesterov": True}, "nesterov has no effect without momentum"),
+        ({"optimizer": "adamw"}, "Without weight_decay, adamw is adam; set weight_decay, such as 0.01, or use adam."),
+    ],
+    ids=str,
+)
+def test_settings_without_effect_are_refused(given, message):
+    for kind in (RunSettings, StrategySettings):
+        with pytest.raises(InvalidInput) as error:
+            check_settings(kind, given)
+        assert str(error.value).startswith(message)
+
+
+def test_a_flag_is_a_boolean():
+    assert check_settings(RunSettings, {"nesterov": True, "momentum": 0.9})["nesterov"] is True
+    assert check_settings(RunSettings, {"nesterov": False})["nesterov"] is False
 
 
 def test_samples_of_a_client_in_a_round_are_limited():
@@ -151,6 +185,16 @@ def test_run_accepts_every_setting_and_option():
     assert len(result.history) == 1
     with pytest.raises(InvalidInput, match="There is no setting 'partitions'; did you mean 'partition'"):
         fedtaco.run("fedavg", rounds=1, local_steps=1, partitions="iid")
+
+
+def test_several_gradients_per_step_are_refused_with_adam():
+    message = "optimizer is 'adam', which allows one gradient per step, but stem computes 2; use sgd"
+    with pytest.raises(InvalidInput, match=message):
+        fedtaco.train(nn.Linear(5, 3), make_clients(2), method="stem", rounds=1, local_steps=1, optimizer="adam")
+    with pytest.raises(InvalidInput, match=message):
+        resolve_config(method="stem", optimizer="adam")
+    with pytest.raises(InvalidInput, match=message):
+        FedStrategy("stem", nn.Linear(2, 2), local_steps=1, optimizer="adam")
 
 
 def test_strategy_accepts_every_setting():

@@ -127,8 +127,8 @@ def parse_parameters(pairs: list[str] | None) -> dict[str, float | str]:
 def parse_grid(pairs: list[str]) -> dict[str, list[float | str]]:
     """Parse the values of ``--grid``.
 
-    >>> parse_grid(["taco.gamma=0.01,0.02", "partition=iid,groups"])
-    {'taco.gamma': [0.01, 0.02], 'partition': ['iid', 'groups']}
+    >>> parse_grid(["taco.gamma=0.01,0.02", "partition=iid,groups", "nesterov=true,false"])
+    {'taco.gamma': [0.01, 0.02], 'partition': ['iid', 'groups'], 'nesterov': [True, False]}
     """
     grid: dict[str, list[float | str]] = {}
     for pair in pairs:
@@ -143,9 +143,9 @@ def parse_grid(pairs: list[str]) -> dict[str, list[float | str]]:
 
 
 def _value(text: str) -> float | str:
-    """Return a number if the text is one, else the text."""
+    """Return a number, or ``true`` or ``false``, if the text is one, else the text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text.strip()
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else text.strip()
+    return value if isinstance(value, int | float) else text.strip()

@@ -66,12 +66,10 @@ def resolve_config(**settings: Any) -> ExperimentConfig:
 
 def require_steps_or_epochs(given: Mapping[str, Any]) -> None:
     """Raise InvalidInput unless one of ``local_steps`` and ``local_epochs`` is given."""
-    count = sum(given.get(name) is not None for name in ("local_steps", "local_epochs"))
-    if count != 1:
-        both = (
-            "local_steps and local_epochs are both given" if count else "Neither local_steps nor local_epochs is given"
-        )
-        raise InvalidInput(f"{both}; give one of them.")
+    has_steps, has_epochs = (given.get(name) is not None for name in ("local_steps", "local_epochs"))
+    if has_steps == has_epochs:
+        which = "Both local_steps and local_epochs are" if has_steps else "Neither local_steps nor local_epochs is"
+        raise InvalidInput(f"{which} given; give one of them.")
 
 
 def create_method_and_detector(config: ExperimentConfig) -> tuple[Method, Detector]:
