@@ -14,7 +14,7 @@ from fedtaco.data import Samples, StackedBatches, batch_plan
 from fedtaco.device import CPU, seed_torch, synchronize
 from fedtaco.local_optimizer import State
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
-from fedtaco.models import FlatModel, Loss, Stack
+from fedtaco.models import FlatModel, Loss, Stack, split_memory
 from fedtaco.randomness import generator, torch_seed
 
 FULL_PASS_BATCH = 1024
@@ -49,6 +49,10 @@ class ClientRunner:
         samples = self.clients[0]
         return self.model.move_batch(samples.batch(torch.arange(self.config.batch_size) % len(samples)))
 
+    def new_memory(self, method: Method, start: Tensor) -> NamedTensors:
+        """Return the memory of a client before its first round: the method's, and the initial personal layers."""
+        return {**method.client_memory(start, self.config.constants), **self.model.initial_personal}
+
     def run(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:
         """Run one client."""
         with _note_clients_on_error([job], method, instructions):
@@ -67,13 +71,15 @@ class _LocalTraining(ABC):
 
     local: LocalContext
 
-    def __init__(self, runner: ClientRunner, instructions: Instructions, steps: int) -> None:
+    def __init__(self, runner: ClientRunner, instructions: Instructions, steps: int, memory: NamedTensors) -> None:
         self.runner, self.model, self.config = runner, runner.model, runner.config
         self.instructions, self.steps = instructions, steps
         self.constants = self.config.constants.in_round(instructions.round)
         self.optimizer, self.gradients = self.constants.optimizer, 0
         self.gradient_state: State = ()
-        self.model.load(instructions.broadcast.start, instructions.buffers)
+        self.personal_gradient: Tensor | None = None
+        """Gradient of the personal parameters at the current point; ``None`` before a step has computed one."""
+        self.model.load(instructions.broadcast.start, instructions.buffers, memory)
         self.model.module.train()
         self.start = instructions.broadcast.start.to(self.model.device)
         self.clock = _Clock(self.model.device)
@@ -84,18 +90,29 @@ class _LocalTraining(ABC):
 
     @abstractmethod
     def plain_gradient(self, point: Tensor) -> Tensor:
-        """Return the gradient of the loss on the batch of the step, as a new tensor."""
+        """Return the gradient of the loss on the batch of the step, as a new tensor; see :meth:`FlatModel.gradient`."""
 
     @abstractmethod
     def plain_full_gradient(self, point: Tensor) -> Tensor:
         """Return the gradient of the loss over all samples."""
 
     def gradient(self, point: Tensor) -> Tensor:
-        """Return the gradient that the method sees: clipped, with weight decay, and transformed by the optimizer."""
+        """Return the gradient that the method sees: clipped, with weight decay, and transformed by the optimizer.
+
+        Personal parameters are treated in the same way. Their part of the first gradient of a step is kept for the
+        step; it is the one at the client's current point.
+        """
         self.gradients += 1
-        gradient = self.optimizer.add_decay(self.optimizer.clip(self.plain_gradient(point)), point)
-        gradient, self.gradient_state = self.optimizer.transform(gradient, point, self.gradient_state, self.gradients)
-        return gradient
+        has_personal = self.model.personal.numel() > 0
+        x = torch.cat([point, self.model.personal]) if has_personal else point
+        gradient = self.optimizer.add_decay(self.optimizer.clip(self.plain_gradient(point)), x)
+        gradient, self.gradient_state = self.optimizer.transform(gradient, x, self.gradient_state, self.gradients)
+        if not has_personal:
+            return gradient
+        shared, personal = gradient.tensor_split((len(point),))
+        if self.personal_gradient is None:
+            self.personal_gradient = personal
+        return shared
 
     def full_gradient(self, point: Tensor) -> Tensor:
         return self.optimizer.add_decay(self.plain_full_gradient(point), point)
@@ -124,6 +141,7 @@ class _LocalTraining(ABC):
         """Take K steps from the starting point; plain SGD's are ``x <- x - local_lr * direction``."""
         local = self.local
         state: State = ()
+        personal_state: State = ()
         with self.clock:
             local.correction = method.correction(local)
         for local.step in range(self.steps):
@@ -131,6 +149,10 @@ class _LocalTraining(ABC):
             with self.clock:
                 step, state = self.optimizer.descend(method.direction(x, local), state)
                 x.sub_(step, alpha=self.constants.local_lr)
+                if self.personal_gradient is not None:
+                    step, personal_state = self.optimizer.descend(self.personal_gradient, personal_state)
+                    self.model.personal.sub_(step, alpha=self.constants.local_lr)
+                    self.personal_gradient = None
         with self.clock:
             return method.finish(local.start - x, local)
 
@@ -146,17 +168,20 @@ class _LocalTraining(ABC):
 
 class _SingleClient(_LocalTraining):
     def __init__(self, runner: ClientRunner, instructions: Instructions, job: ClientJob) -> None:
-        super().__init__(runner, instructions, job.steps)
+        super().__init__(runner, instructions, job.steps, job.memory)
         self.samples = runner.clients[job.client]
         self.plan = self.plan_batches(job.client)
         self.sample_seed = self.first_sample_seed(job.client)
         self.dropout_seed = torch_seed(self.config.seed, "dropout", job.client, instructions.round)
         scalars = {name: column[job.row] for name, column in instructions.broadcast.scalars.items()}
-        self.local = self.make_local(scalars, job.memory)
+        memory, self.personal_memory = split_memory(job.memory)
+        self.local = self.make_local(scalars, memory)
 
     def result(self, method: Method) -> ClientResult:
         upload, memory = self.run(method, self.model.vector)
-        return ClientResult(to_cpu(upload), to_cpu(memory), self.model.buffers.to(CPU, copy=True), self.clock.seconds)
+        personal = self.model.personal_memory() if self.instructions.phase == "train" else self.personal_memory
+        buffers = self.model.buffers.to(CPU, copy=True)
+        return ClientResult(to_cpu(upload), {**to_cpu(memory), **personal}, buffers, self.clock.seconds)
 
     def fetch(self, step: int) -> None:
         seed_torch(self.sample_seed + step, CPU)
@@ -173,7 +198,7 @@ class _SingleClient(_LocalTraining):
             seed_torch(self.sample_seed + number, CPU)
             batch = self.model.move_batch(self.samples.batch(part))
             with torch.enable_grad():
-                gradient = self.model.gradient(point, batch, self.config.loss, self.dropout_seed)
+                gradient = self.model.gradient(point, batch, self.config.loss, self.dropout_seed)[: len(point)]
             total += gradient * (len(part) / count)
         return total
 
@@ -184,7 +209,7 @@ class _StackedClients(_LocalTraining):
     def __init__(
         self, runner: ClientRunner, instructions: Instructions, jobs: Sequence[ClientJob], stack: Stack
     ) -> None:
-        super().__init__(runner, instructions, jobs[0].steps)
+        super().__init__(runner, instructions, jobs[0].steps, {})
         self.jobs, self.stack = jobs, stack
         clients = [runner.clients[job.client] for job in jobs]
         plans = [self.plan_batches(job.client) for job in jobs]
@@ -254,9 +279,11 @@ def dry_run(
 ) -> tuple[NamedTensors, NamedTensors]:
     """Return the decoded upload and new memory of one step, or of a survey, computed with zero gradients.
 
-    They have the names and shapes of the method's real uploads and memories. ``constants`` are those of the run.
+    They have the names and shapes of real uploads and memories; personal layers in ``memory`` stay as they are.
+    ``constants`` are those of the run.
     """
     sent, constants = instructions.broadcast, constants.in_round(instructions.round)
+    memory, personal = split_memory(memory)
     local = LocalContext(
         constants=constants,
         start=sent.start,
@@ -267,11 +294,11 @@ def dry_run(
         full_gradient=torch.zeros_like,
     )
     if instructions.phase == "survey":
-        return method.decode(method.survey(local)), memory
+        return method.decode(method.survey(local)), {**memory, **personal}
     local.correction = method.correction(local)
     update = constants.local_lr * method.direction(sent.start, local)
     upload, new_memory = method.finish(update, local)
-    return method.decode(upload), new_memory
+    return method.decode(upload), {**new_memory, **personal}
 
 
 def to_cpu(named: NamedTensors) -> NamedTensors:

@@ -125,6 +125,15 @@ class Configurable:
         return {name: value for name, value in values.items() if value is not None}
 
 
+def split_names(text: str) -> list[str]:
+    """Return the names in a list separated by commas.
+
+    >>> split_names("fedavg, taco,")
+    ['fedavg', 'taco']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def check_class(cls: type[Configurable]) -> None:
     """Raise InvalidInput if ``name`` or ``summary`` is missing, ``name`` is invalid, or a field is not a parameter."""
     what = f"The {cls.kind} {cls.__name__}"

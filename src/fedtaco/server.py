@@ -22,6 +22,7 @@ from fedtaco.methods import (
     check_optimizer,
     weighted_sum,
 )
+from fedtaco.models import split_memory
 from fedtaco.randomness import generator
 from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord
 from fedtaco.screen import Screening, find_outlier, is_broken, loss_jumps, record_loss, screen_norms, without_strikes
@@ -44,6 +45,11 @@ class RunState:
     """Memory of the detector."""
     baseline: NamedTensors = field(default_factory=dict)
     """Norms and losses of earlier rounds, with which those of the next round are compared."""
+
+    @property
+    def clients(self) -> int:
+        """Number of clients, including expelled ones."""
+        return len(self.detector_memory["expelled"])
 
     @property
     def members(self) -> int:
@@ -263,7 +269,9 @@ class Server:
         for row in screening.too_long if fresh else ():
             client = int(results.clients[row])
             upload = {name: matrix[row] for name, matrix in results.vectors.items()}
-            results.memories[client] = self.method.mirror(state.memories.get(client, fresh), upload)
+            before, _ = split_memory(state.memories.get(client, fresh))
+            _, personal = split_memory(results.memories[client])
+            results.memories[client] = {**self.method.mirror(before, upload), **personal}
 
     def _detector_input(self, state: RunState, instructions: Instructions, results: CohortResults) -> DetectorInput:
         cohort, partial = torch.tensor(results.cohort), self.cohort_size < self.constants.clients
@@ -326,7 +334,7 @@ class Server:
         if len(expelled) == 0:
             return state
         fresh = self.method.client_memory(state.server.weights, self.constants)
-        memories = {client: state.memories.get(client, fresh) for client in expelled.tolist()}
+        memories = {client: split_memory(state.memories.get(client, fresh))[0] for client in expelled.tolist()}
         expulsion = Expulsion(expelled, before.members, memories)
         return replace(state, server=self.method.remove_clients(state.server, expulsion))
 

@@ -119,7 +119,7 @@ class Simulator:
 
         ``memories`` holds the memories of adversaries before the round.
         """
-        fresh = self.method.client_memory(instructions.broadcast.start, self.config.constants)
+        fresh = self.runner.new_memory(self.method, instructions.broadcast.start)
         jobs = [
             ClientJob(
                 row,

@@ -23,10 +23,10 @@ from fedtaco.cli.options import (
     as_json,
     check_seeds,
     parse_grid,
-    split_names,
     with_experiment_settings,
 )
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
+from fedtaco.parameters import split_names
 from fedtaco.processes import TERMINATED, interrupted_by_sigterm
 from fedtaco.runs.settings import EXPERIMENT
 from fedtaco.version import __version__

@@ -24,6 +24,8 @@ def _option_type(name: str, hint: Any, setting: Setting) -> Any:
         hint, flags, metavar = list[str] | None, ["--set"], "KEY=VALUE"
     elif Path in get_args(hint):
         hint = Path | None
+    elif Sequence[str] in get_args(hint):
+        hint, metavar = str | None, "NAMES"
     elif setting.by_dataset:
         hint = hint | None
     return Annotated[hint, typer.Option(*flags, help=text, rich_help_panel=setting.panel, metavar=metavar)]
@@ -105,11 +107,6 @@ def check_seeds(count: int) -> None:
     domain = Domain("number of seeds", low=1, high=1000, whole=True)
     if not domain.admits(count):
         raise InvalidInput(f"seeds is {count}; it must be {domain.describe()}.")
-
-
-def split_names(text: str) -> list[str]:
-    """Return the names in a list separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_parameters(pairs: list[str] | None) -> dict[str, float | str]:

@@ -170,17 +170,26 @@ def _by_rule(workload: Workload, processes: int) -> EngineChoice:
         )
     if not workload.on_cpu:
         return _by_name("batched", workload, 1, reason=f"stacked clients keep {model.device} busy")
-    if len(set(workload.steps)) * 2 > workload.cohort:
-        return _without_stack(workload, processes, "few clients take equally many steps")
-    if model.vector.numel() > MAX_PARAMETERS_BY_HAND:
-        return _without_stack(
-            workload, processes, f"{model.vector.numel():,} parameters are too many to stack on a CPU"
-        )
+    reason = _reason_against_stacking(workload)
+    if reason is not None:
+        return _without_stack(workload, processes, reason)
     stack = stack_linear(model, workload.runner.config.loss, *_trial_batch(workload.runner))
     if stack is None:
         return _without_stack(workload, processes, "only linear layers with ReLU are faster stacked on a CPU")
     reason = "small linear layers are faster stacked"
     return EngineChoice("batched", reason, processes, workload.chunk(processes), stack)
+
+
+def _reason_against_stacking(workload: Workload) -> str | None:
+    """Return why clients are not stacked on a CPU, whatever the layers of the model are."""
+    model = workload.runner.model
+    if model.personal_names:
+        return "models with personal layers are not stacked"
+    if len(set(workload.steps)) * 2 > workload.cohort:
+        return "few clients take equally many steps"
+    if model.vector.numel() > MAX_PARAMETERS_BY_HAND:
+        return f"{model.vector.numel():,} parameters are too many to stack on a CPU"
+    return None
 
 
 def _without_stack(workload: Workload, processes: int, reason: str) -> EngineChoice:

@@ -27,6 +27,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.experiment.config import create_method_and_detector
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel, Loss, build_model
+from fedtaco.parameters import split_names
 from fedtaco.processes import cores
 from fedtaco.randomness import torch_seed
 from fedtaco.records import PartitionRecord
@@ -131,7 +132,7 @@ def prepare_simulator(
     InvalidInput
         If model and loss do not work on the samples, or a setting is not valid.
     """
-    flat = FlatModel(model, choose_device(config["device"]))
+    flat = FlatModel(model, choose_device(config["device"]), split_names(config["personal"] or ""))
     for samples, owner in ((clients[0], "client 0"), (test, "the test set")):
         if samples is not None:
             _check_fit(flat, samples, loss, owner)

@@ -10,8 +10,11 @@ from fedtaco.experiment.config import resolve_config, to_stored
 from fedtaco.experiment.prepared_run import PreparedRun, build_blank_model
 from fedtaco.files import reading
 from fedtaco.methods import METHODS, Method
+from fedtaco.models import FlatModel
+from fedtaco.parameters import split_names
 from fedtaco.records import RoundRecord, RunFolder
 from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.personal_layers import read_personal_layers
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.result import Result, load_model
 from fedtaco.runs.settings import ExperimentConfig, RunOptions, RunSettings
@@ -128,7 +131,7 @@ def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions
     simulator, engine = prepared.simulator, prepared.engine
     recorder = Recorder(folder, to_stored(config), prepared.partition)
     initial = simulator.initial_state()
-    memory = simulator.method.client_memory(initial.server.weights, simulator.config.constants)
+    memory = simulator.runner.new_memory(simulator.method, initial.server.weights)
     state = recorder.begin(initial, engine.to_config(), resume=options.resume, client_memory=memory)
     callback.on_run_begin(config, None if folder is None else folder.path, engine)
     stopped: RunStopped | None = None
@@ -177,7 +180,9 @@ def load(path: str | Path) -> Result:
     """
     folder = RunFolder(path)
     with reading(folder.path / "config.toml"):
-        blank = build_blank_model(folder.config())
+        config = folder.config()
+        blank = build_blank_model(config)
+        flat = FlatModel(blank, personal=split_names(config.get("personal", "")))
     model, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
     folder.partition()  # verified, although the result does not contain it
-    return Result(folder.history(), model.eval(), output.eval())
+    return Result(folder.history(), model.eval(), output.eval(), read_personal_layers(folder, flat))

@@ -57,8 +57,8 @@ def train(
         Called with the record of each finished round.
     **settings
         ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
-        ``weight_decay``, ``clip_norm``, ``server_lr``, ``weighting``, ``participation``, ``detector``, ``engine``,
-        ``device`` and ``seed``, as ``fedtaco run --help`` explains them.
+        ``weight_decay``, ``clip_norm``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``detector``,
+        ``engine``, ``device`` and ``seed``, as ``fedtaco run --help`` explains them.
 
     Returns
     -------

@@ -26,7 +26,9 @@ def to_record(named: NamedTensors) -> ArrayRecord:
     return ArrayRecord({name: Array(tensor.detach().contiguous().numpy()) for name, tensor in named.items()})
 
 
-def read_tensors(content: RecordDict, name: str, max_bytes: int | None = None) -> dict[str, Tensor]:
+def read_tensors(
+    content: RecordDict, name: str, max_bytes: int | None = None, max_arrays: int = MAX_ARRAYS
+) -> dict[str, Tensor]:
     """Return the tensors of a record; empty if there is no such record.
 
     Parameters
@@ -37,6 +39,8 @@ def read_tensors(content: RecordDict, name: str, max_bytes: int | None = None) -
         Name of the record.
     max_bytes
         Maximum number of bytes of all numbers in the record; ``None`` for a record that this process wrote.
+    max_arrays
+        Maximum number of arrays in the record.
 
     Raises
     ------
@@ -46,8 +50,8 @@ def read_tensors(content: RecordDict, name: str, max_bytes: int | None = None) -
     record = content.get(name)
     if not isinstance(record, ArrayRecord):
         return {}
-    if len(record) > MAX_ARRAYS:
-        raise InvalidArrays(f"{name} has {len(record):,} arrays instead of at most {MAX_ARRAYS}")
+    if len(record) > max_arrays:
+        raise InvalidArrays(f"{name} has {len(record):,} arrays instead of at most {max_arrays}")
     size = sum(len(array.data) for array in record.values())
     if max_bytes is not None and size > max_bytes + MAX_HEADER * len(record):
         raise InvalidArrays(f"{name} has {size:,} bytes instead of at most {max_bytes:,}")

@@ -16,10 +16,11 @@ from fedtaco.errors import InvalidInput
 from fedtaco.files import reason_of
 from fedtaco.flower.arrays import check_dtypes
 from fedtaco.flower.memory_store import open_store
+from fedtaco.flower.node_model import require_frozen
 from fedtaco.flower.wire import NodeInstructions, ReplyHeader, invalid_message, read_instructions, reply_records
 from fedtaco.methods import METHODS, Method, NamedTensors, check_optimizer
 from fedtaco.models import FlatModel, Loss
-from fedtaco.parameters import domains
+from fedtaco.parameters import domains, split_names
 
 
 def train(
@@ -38,13 +39,14 @@ def train(
     ----------
     model
         The module to train. Its trainable parameters are replaced by those that the server sends. Frozen
-        parameters are not sent: they must equal those of the server's model, which is checked.
+        parameters are not sent: they must equal those of the server's model, which is checked. Personal layers, which
+        the server's setting ``personal`` names, are not sent either: this node stores them from round to round.
     data
         This node's samples: a pair ``(x, y)`` of tensors, a ``Dataset``, or a ``DataLoader``. Of a
         ``DataLoader``, only the dataset is used: the strategy sets the number of steps and the batch size.
     msg, context
-        As Flower passes them to ``@app.train()``. The method's client memory is stored in the context, or in the
-        folder ``memory-dir`` if the node is configured with one.
+        As Flower passes them to ``@app.train()``. The method's client memory and personal layers are stored in the
+        context, or in the folder ``memory-dir`` if the node is configured with one.
     loss
         Returns the mean loss of a batch from predictions and targets.
     device
@@ -77,21 +79,17 @@ def train(
     node = NodeInstructions.from_config(config if isinstance(config, ConfigRecord) else {})
     method, constants = _create_method(node, allow_methods), node.constants
     check_optimizer(method, constants.optimizer)
-    flat = FlatModel(model, choose_device(device))
+    flat = FlatModel(model, choose_device(device), split_names(node.settings["personal"] or ""))
     check_dtypes(flat.module)
     instructions = read_instructions(node, msg.content, flat, method.cost)
-    if flat.frozen_fingerprint() != node.frozen:
-        raise InvalidInput(
-            "The frozen parameters of this node's model differ from those of the server's; load the same weights into "
-            "both models (initial_arrays on the server)."
-        )
+    require_frozen(flat, node.frozen)
     samples = as_samples(data.dataset if isinstance(data, DataLoader) else data)
     if len(samples) == 0:
         raise InvalidInput("This node has no samples; give it some, or do not let it take part.")
     client_config = ClientConfig(constants, node.settings["batch_size"], loss, node.settings["seed"])
     runner = ClientRunner(flat, [samples] * constants.clients, client_config)
     store = open_store(context, node)
-    fresh = method.client_memory(instructions.broadcast.start, constants)
+    fresh = runner.new_memory(method, instructions.broadcast.start)
     _require_content(method, instructions, node, fresh)
     stored = store.get(node.memory_round, like=fresh) if fresh and node.memory_round else None
     job = ClientJob(0, node.client, node.local_steps(len(samples)), stored or fresh)

@@ -9,24 +9,42 @@ from flwr.serverapp import Grid
 from fedtaco.flower.deployment import Deployment
 from fedtaco.flower.log import log
 from fedtaco.flower.metrics import ReportedMetrics, mean_metrics, metric_counts
+from fedtaco.flower.open_round import OpenRound
 from fedtaco.flower.replies import error_reason
-from fedtaco.flower.wire import read_metrics, wire_key
+from fedtaco.flower.wire import EvaluationInstructions, read_metrics, wire_key
 from fedtaco.printable import printable
 from fedtaco.randomness import generator
 from fedtaco.server import cohort_size
 
 
 def evaluation_messages(
-    deployment: Deployment, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, fraction: float, number: int
+    opened: OpenRound, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, fraction: float
 ) -> list[Message]:
-    """Return one message for each of a ``fraction`` of the connected nodes."""
+    """Return one message for each of a ``fraction`` of the connected nodes.
+
+    Nodes have frozen parameters and personal layers themselves, so that these are left out of the messages.
+    """
+    deployment, number = opened.deployment, opened.number
     present = deployment.present_clients(grid) if fraction else []
     if not present:
         return []
     shuffled = generator(deployment.server.seed, "evaluate", number).permutation(len(present))
     chosen = sorted(shuffled[: cohort_size(fraction, len(present))].tolist())
-    content = RecordDict({"arrays": arrays, "config": ConfigRecord({**config, wire_key("round"): number})})
-    return [deployment.message(content, present[place], MessageType.EVALUATE, number) for place in chosen]
+    unsent, frozen = deployment.model.unsent_names, deployment.model.frozen_fingerprint()
+    sent = ArrayRecord({name: array for name, array in arrays.items() if name not in unsent})
+    messages = []
+    for client in (present[place] for place in chosen):
+        node = EvaluationInstructions(
+            run=deployment.run,
+            client=client,
+            memory_round=opened.memory_round(client),
+            frozen=frozen,
+            personal=deployment.settings["personal"],
+        )
+        entries = ConfigRecord({**config, wire_key("round"): number, **node.to_config()})
+        content = RecordDict({"arrays": sent, "config": entries})
+        messages.append(deployment.message(content, client, MessageType.EVALUATE, number))
+    return messages
 
 
 def average_evaluations(deployment: Deployment, replies: Iterable[Message], number: int) -> MetricRecord | None:

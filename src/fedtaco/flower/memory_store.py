@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reading, replacing, writing_run
 from fedtaco.flower.arrays import read_tensors, to_record
-from fedtaco.flower.wire import NodeInstructions
+from fedtaco.flower.wire import EvaluationInstructions, NodeInstructions
 from fedtaco.methods import NamedTensors
 
 FOLDER_KEY = "memory-dir"
@@ -28,7 +28,7 @@ class ContextStore:
         self.state = state
 
     def get(self, round_number: int, like: NamedTensors) -> NamedTensors | None:
-        """Return the memory after a round, or ``None`` if it is not stored; ``like`` has its names and shapes."""
+        """Return the memory after a round, of which ``like`` has the names and shapes; ``None`` if it is not stored."""
         return _require_like(like, read_tensors(self.state, f"{self.prefix}{round_number}") or None)
 
     def put(self, round_number: int, memory: NamedTensors, *, keep: int) -> None:
@@ -66,7 +66,7 @@ class FolderStore:
 MemoryStore = ContextStore | FolderStore
 
 
-def open_store(context: Context, instructions: NodeInstructions) -> MemoryStore:
+def open_store(context: Context, instructions: NodeInstructions | EvaluationInstructions) -> MemoryStore:
     """Return the store that the node is configured with."""
     folder = context.node_config.get(FOLDER_KEY)
     if folder is None:
@@ -75,13 +75,17 @@ def open_store(context: Context, instructions: NodeInstructions) -> MemoryStore:
 
 
 def _require_like(like: NamedTensors, found: NamedTensors | None) -> NamedTensors | None:
-    """Return a stored memory; raise InvalidInput if it does not have the names and shapes of ``like``."""
-    if found is None or _shapes(found) == _shapes(like):
-        return found
+    """Return what is wanted of a stored memory; raise InvalidInput if it has not all names and shapes of ``like``."""
+    if found is None:
+        return None
+    wanted = {name: tensor for name, tensor in found.items() if name in like}
+    if shapes(wanted) == shapes(like):
+        return wanted
     raise InvalidInput(
         "The memory that this node has stored for the run is of another method or model; start a new run."
     )
 
 
-def _shapes(named: NamedTensors) -> dict[str, object]:
+def shapes(named: NamedTensors) -> dict[str, object]:
+    """Return the shape and type of each tensor."""
     return {name: (tensor.shape, tensor.dtype) for name, tensor in named.items()}

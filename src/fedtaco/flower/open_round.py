@@ -98,6 +98,10 @@ class OpenRound:
         self._log_decisions(self.outcome)
         return self.outcome.finish(perf_counter() - self.started, **metrics)
 
+    def memory_round(self, client: int) -> int:
+        """Return the round after which a client's memory is valid: this one if its reply was used, else an earlier."""
+        return self.number if client in self.outcome.results.clients.tolist() else self.nodes.last_used[client]
+
     def describe(self) -> str:
         """Return how many replies were used and dropped, for the log."""
         used, dropped = len(self.outcome.results.clients), len(self.outcome.results.dropped)

@@ -23,6 +23,7 @@ from fedtaco.flower.settings import StrategySettings
 from fedtaco.flower.wire import OWN_KEYS, WIRE_SETTINGS
 from fedtaco.methods import METHODS, Method, check_optimizer
 from fedtaco.models import FlatModel
+from fedtaco.parameters import split_names
 from fedtaco.records import PartitionRecord, RunFolder
 from fedtaco.runs.constants import make_constants, make_optimizer
 from fedtaco.runs.recorder import Recorder
@@ -58,6 +59,8 @@ class FedStrategy(Strategy):
     **settings
         - ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
           ``weight_decay``, ``clip_norm``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
+        - ``personal``: the layers that each node keeps for itself, as patterns such as ``"head.*"``; client apps then
+          evaluate the model of :func:`fedtaco.flower.receive_model`.
         - ``fraction_train``, ``min_train_nodes``, ``min_available_nodes``: the fraction of the clients in a round,
           the minimum number of clients in a round, and the number of nodes that must be connected.
         - ``weighted_by_key``: the metric by which replies are weighted, such as ``"num-examples"``; all count alike
@@ -92,10 +95,10 @@ class FedStrategy(Strategy):
         overwrite: bool = False,
         **settings: Unpack[StrategySettings],
     ) -> None:
-        check_dtypes(FlatModel(model).module)
         self.method, self.model = METHODS.instance(method), model
         self.detector = DETECTORS.instance(detector)
         self.settings: dict[str, Any] = check_settings(StrategySettings, settings)
+        check_dtypes(self._flatten(model).module)
         own = self.settings
         weighting = "uniform" if own["weighted_by_key"] is None else "samples"
         run_settings: dict[str, Any] = {name: own[name] for name in declared(SharedSettings)}
@@ -129,13 +132,15 @@ class FedStrategy(Strategy):
             f"Detector: {self.detector.name}",
             f"Checkpoint: {'none' if self.folder is None else self.folder.path}",
         ]
+        if run["personal"] is not None:
+            lines.insert(3, f"Personal layers, which stay on the nodes: {run['personal']}")
         for line in lines:
             log.info("\t├── %s", line)
-        if self.folder is not None and cost.memory:
+        if self.folder is not None and (cost.memory or run["personal"] is not None):
             log.info(
                 "\t├── %s keeps memory on its clients: for an exact resume, give every node a folder of its own, "
                 "--node-config 'memory-dir=\"…\"'",
-                self.method.name,
+                self.method.name if cost.memory else "A model with personal layers",
             )
 
     # Flower's hooks
@@ -144,12 +149,7 @@ class FedStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the messages of a round. They contain the strategy's own copy of the model; ``arrays`` is not read."""
-        reserved = sorted(OWN_KEYS & set(config))
-        if reserved:
-            raise InvalidInput(
-                f"train_config sets '{reserved[0]}', a key that FedStrategy itself sends to the nodes; rename it, or "
-                "pass the value to FedStrategy."
-            )
+        _refuse_own_keys("train_config", config)
         self._round = self._running().open_round()
         return self._round.train_messages(config)
 
@@ -168,8 +168,9 @@ class FedStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return one message for each node that evaluates the model."""
+        _refuse_own_keys("evaluate_config", config)
         fraction = self.settings["fraction_evaluate"]
-        return evaluation_messages(self._running(), grid, arrays, config, fraction, server_round)
+        return evaluation_messages(self._open_round(), grid, arrays, config, fraction)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the weighted means of the metrics that the nodes measured."""
@@ -217,7 +218,7 @@ class FedStrategy(Strategy):
             :func:`fedtaco.flower.train`.
         """
         self.summary()
-        model = FlatModel(_with_weights(self.model, initial_arrays))
+        model = self._flatten(_with_weights(self.model, initial_arrays))
         exchange = Exchange(grid, timeout)
         server = self._server(num_rounds, self._client_count(exchange))
         clients = server.constants.clients
@@ -274,6 +275,9 @@ class FedStrategy(Strategy):
         shown = "" if accuracy is None else f", accuracy {accuracy:.1%}"
         log.info("Round %d of %d is done: %s%s.", number, num_rounds, self._open_round().describe(), shown)
 
+    def _flatten(self, model: nn.Module) -> FlatModel:
+        return FlatModel(model, personal=split_names(self.settings["personal"] or ""))
+
     def _running(self) -> Deployment:
         """Return the run in progress."""
         if self.deployment is None:
@@ -319,6 +323,16 @@ class FedStrategy(Strategy):
             return int(self.settings["clients"])
         wanted = self.policy.min_available_nodes
         return len(wait_for_nodes(exchange, lambda connected: len(connected) >= wanted, wanted))
+
+
+def _refuse_own_keys(name: str, config: ConfigRecord) -> None:
+    """Raise InvalidInput if a user's config contains a key that FedStrategy sends itself."""
+    reserved = sorted(OWN_KEYS & set(config))
+    if reserved:
+        raise InvalidInput(
+            f"{name} sets '{reserved[0]}', a key that FedStrategy itself sends to the nodes; rename it, or "
+            "pass the value to FedStrategy."
+        )
 
 
 def _with_weights(model: nn.Module, arrays: ArrayRecord) -> nn.Module:

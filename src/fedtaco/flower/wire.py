@@ -3,14 +3,16 @@
 A node receives ``arrays`` (the starting point), ``vectors`` (what else the method broadcasts), ``buffers``
 (if the model has any) and ``config`` (numbers and names). It returns ``arrays`` (the upload), ``buffers``,
 ``metrics``, and a header that marks the reply as fedtaco's. The keys of ``config`` and of the header are
-the fields of :class:`NodeInstructions` and :class:`ReplyHeader`, in kebab-case.
+the fields of :class:`NodeInstructions` and :class:`ReplyHeader`, in kebab-case. A node that evaluates receives
+``arrays`` (the global model by name, without what it has itself) and a ``config`` with the fields of
+:class:`EvaluationInstructions`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
@@ -51,19 +53,60 @@ def wire_key(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class NodeInstructions:
-    """What a node receives in addition to arrays."""
+class _CommonInstructions:
+    """What every message of the server contains: which memory of the node is valid, and which model it must have."""
 
-    phase: Annotated[Phase, Domain("part of the round", choices=get_args(Phase))]
-    round: Annotated[int, Domain("number of the round", low=1, high=MAX_COUNT, whole=True)]
     run: Annotated[str, re.compile(r"[0-9a-f]{1,64}")]
     """Identifier of the run, which a resume does not change."""
     client: Annotated[int, Domain("number of the client", low=0, high=MAX_COUNT, whole=True)]
     memory_round: Annotated[int, Domain("round of the memory", low=0, high=MAX_COUNT, whole=True)]
     """The last round in which this client's reply was used, after which its memory is valid; 0 if there is none."""
-    method: Annotated[str, re.compile(r"[\w.:-]{1,200}")]
     frozen: Annotated[str, re.compile(r"none|[0-9a-f]{1,64}")]
     """Hash of the server's frozen parameters, which are not sent."""
+
+    def _single_entries(self) -> dict[str, ConfigValue]:
+        return {wire_key(name): getattr(self, name) for name in _single_fields(type(self))}
+
+    def _check_single_entries(self) -> None:
+        """Raise InvalidInput if an entry of a single field is not valid."""
+        for name, valid in _single_fields(type(self)).items():
+            value = getattr(self, name)
+            if isinstance(valid, Domain):
+                is_valid, expected = valid.admits(value), valid.describe()
+            else:
+                is_valid = isinstance(value, str) and valid.fullmatch(value) is not None
+                expected = f"text of the form {valid.pattern}"
+            if not is_valid:
+                raise _invalid_entry(wire_key(name), value, expected)
+
+
+@dataclass(frozen=True)
+class EvaluationInstructions(_CommonInstructions):
+    """What a node that evaluates receives in addition to arrays."""
+
+    personal: str | None
+    """The setting ``personal``."""
+
+    def to_config(self) -> dict[str, ConfigValue]:
+        """Return the entries of a message's ``config``."""
+        return self._single_entries() | ({} if self.personal is None else {"personal": self.personal})
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> EvaluationInstructions:
+        """Read the entries of a message's ``config``; raise InvalidInput if one is missing or not valid."""
+        single = _read_entries(config, _single_fields(cls))
+        received = cls(**single, personal=_checked_settings({"personal": config.get("personal")})["personal"])
+        received._check_single_entries()
+        return received
+
+
+@dataclass(frozen=True)
+class NodeInstructions(_CommonInstructions):
+    """What a node that trains receives in addition to arrays."""
+
+    phase: Annotated[Phase, Domain("part of the round", choices=get_args(Phase))]
+    round: Annotated[int, Domain("number of the round", low=1, high=MAX_COUNT, whole=True)]
+    method: Annotated[str, re.compile(r"[\w.:-]{1,200}")]
     settings: Mapping[str, Any]
     """The settings in :data:`WIRE_SETTINGS`."""
     parameters: Mapping[str, ParameterValue]
@@ -84,10 +127,10 @@ class NodeInstructions:
 
     def to_config(self) -> dict[str, ConfigValue]:
         """Return the entries of a message's ``config``."""
-        single = {wire_key(name): getattr(self, name) for name in _SINGLE_FIELDS}
         settings = {wire_key(name): value for name, value in self.settings.items() if value is not None}
         parameters = {f"parameter.{name}": value for name, value in self.parameters.items()}
-        return {**single, **settings, **parameters, **{f"scalar.{name}": value for name, value in self.scalars.items()}}
+        scalars = {f"scalar.{name}": value for name, value in self.scalars.items()}
+        return {**self._single_entries(), **settings, **parameters, **scalars}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> NodeInstructions:
@@ -98,19 +141,10 @@ class NodeInstructions:
         InvalidInput
             If an entry is missing, as in a message of another strategy, or has an invalid type or value.
         """
-        try:
-            single = {name: config[wire_key(name)] for name in _SINGLE_FIELDS}
-            optional = {name: config.get(wire_key(name)) for name in OPTIONAL_SETTINGS}
-            settings = {name: config[wire_key(name)] for name in WIRE_SETTINGS if name not in optional}
-        except KeyError as error:
-            raise InvalidInput(
-                f"The message lacks {error}: it is not from fedtaco.flower.FedStrategy. Use FedStrategy in the server "
-                "app, and the same version of fedtaco on the server and the nodes."
-            ) from error
-        try:
-            checked = check_settings(RunSettings, {**settings, **optional})
-        except InvalidInput as error:
-            raise invalid_message(error) from error
+        single = _read_entries(config, _single_fields(cls))
+        optional = {name: config.get(wire_key(name)) for name in OPTIONAL_SETTINGS}
+        settings = _read_entries(config, [name for name in WIRE_SETTINGS if name not in optional])
+        checked = _checked_settings({**settings, **optional})
         parameters, scalars = (_entries(f"{name}.", config) for name in ("parameter", "scalar"))
         used = {name: checked[name] for name in WIRE_SETTINGS}
         received = cls(**single, settings=used, parameters=parameters, scalars=scalars)
@@ -119,15 +153,7 @@ class NodeInstructions:
 
     def _check(self) -> None:
         """Raise InvalidInput if an entry other than settings and parameters is not valid."""
-        for name, valid in _SINGLE_FIELDS.items():
-            value = getattr(self, name)
-            if isinstance(valid, Domain):
-                is_valid, expected = valid.admits(value), valid.describe()
-            else:
-                is_valid = isinstance(value, str) and valid.fullmatch(value) is not None
-                expected = f"text of the form {valid.pattern}"
-            if not is_valid:
-                raise _invalid_entry(wire_key(name), value, expected)
+        self._check_single_entries()
         for name, value in self.scalars.items():
             if not isinstance(value, float) or not math.isfinite(value):
                 raise _invalid_entry(f"scalar.{name}", value, "a finite number")
@@ -146,13 +172,32 @@ def _invalid_entry(key: str, value: object, expected: str) -> InvalidInput:
     return invalid_message(f"{key} is {quoted(value)}; it must be {expected}")
 
 
-_SINGLE_FIELDS: dict[str, Domain | re.Pattern[str]] = {
-    name: get_args(hint)[1]
-    for name, hint in get_type_hints(NodeInstructions, include_extras=True).items()
-    if get_origin(hint) is Annotated
-}
-OWN_KEYS = frozenset(wire_key(name) for name in (*_SINGLE_FIELDS, *WIRE_SETTINGS) if name != "round")
-"""Keys of a message's ``config`` that the user's ``train_config`` must not contain."""
+def _single_fields(cls: type) -> dict[str, Domain | re.Pattern[str]]:
+    """Return the valid values of those fields that are a single entry each."""
+    hints = get_type_hints(cls, include_extras=True).items()
+    return {name: get_args(hint)[1] for name, hint in hints if get_origin(hint) is Annotated}
+
+
+def _read_entries(config: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the entries of these fields; raise InvalidInput if one is missing."""
+    try:
+        return {name: config[wire_key(name)] for name in names}
+    except KeyError as error:
+        raise InvalidInput(
+            f"The message lacks {error}: it is not from fedtaco.flower.FedStrategy. Use FedStrategy in the server "
+            "app, and the same version of fedtaco on the server and the nodes."
+        ) from error
+
+
+def _checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return check_settings(RunSettings, given)
+    except InvalidInput as error:
+        raise invalid_message(error) from error
+
+
+OWN_KEYS = frozenset(wire_key(name) for name in (*_single_fields(NodeInstructions), *WIRE_SETTINGS) if name != "round")
+"""Keys of a message's ``config`` that the user's ``train_config`` and ``evaluate_config`` must not contain."""
 
 
 @dataclass(frozen=True)

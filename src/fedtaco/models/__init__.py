@@ -12,6 +12,7 @@ from fedtaco.models.cnn import cnn
 from fedtaco.models.flat import FlatModel, Loss
 from fedtaco.models.lstm import lstm
 from fedtaco.models.mlp import mlp
+from fedtaco.models.personal import load_tensors, split_memory
 from fedtaco.models.resnet import NORMS, resnet18
 from fedtaco.models.stacked import Stack, Unstackable, stack_linear, stack_model
 from fedtaco.printable import printable
@@ -98,4 +99,15 @@ def build_model(spec: str, shape: tuple[int, ...], classes: int, seed: int) -> n
         return mlp(math.prod(shape), classes, hidden)
 
 
-__all__ = ["FlatModel", "Loss", "Stack", "Unstackable", "build_model", "check_model", "stack_linear", "stack_model"]
+__all__ = [
+    "FlatModel",
+    "Loss",
+    "Stack",
+    "Unstackable",
+    "build_model",
+    "check_model",
+    "load_tensors",
+    "split_memory",
+    "stack_linear",
+    "stack_model",
+]

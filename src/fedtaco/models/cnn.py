@@ -19,13 +19,15 @@ class ChannelsLast(nn.Module):
 def cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return convolutions with 6 and 16 channels and 2×2 max-pooling, then layers of 120, 84 and ``classes`` units.
 
+    The last layer is called ``head``.
+
     >>> [sum(p.numel() for p in cnn(shape, 10).parameters()) for shape in ((1, 28, 28), (3, 32, 32))]
     [44426, 62006]
     """
     if len(shape) != 3 or min(shape[1:]) < 16:
         raise InvalidInput(f"The cnn takes images of at least 16 × 16 pixels, not inputs of shape {shape}; try mlp.")
     height, width = (((side - 4) // 2 - 4) // 2 for side in shape[1:])
-    return nn.Sequential(
+    module = nn.Sequential(
         ChannelsLast(),
         nn.Conv2d(shape[0], 6, 5),
         nn.MaxPool2d(2),
@@ -38,5 +40,6 @@ def cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
         nn.ReLU(),
         nn.Linear(120, 84),
         nn.ReLU(),
-        nn.Linear(84, classes),
     )
+    module.add_module("head", nn.Linear(84, classes))
+    return module

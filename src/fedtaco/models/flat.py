@@ -2,13 +2,14 @@
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fedtaco.device import CPU, seed_torch
 from fedtaco.errors import InvalidInput
+from fedtaco.models.personal import BUFFERS, WEIGHTS, personal_names
 
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -19,6 +20,7 @@ class FlatModel:
 
     Frozen parameters stay as they are. Floating-point buffers, such as batch-norm statistics, are views of
     ``buffers``, which the server averages separately; :meth:`load` resets all other buffers to their initial values.
+    Personal parameters and buffers are views of ``personal`` and ``personal_buffers`` instead.
 
     Parameters
     ----------
@@ -26,11 +28,15 @@ class FlatModel:
         The model; it is copied.
     device : torch.device, optional
         Device of the copy; the CPU by default.
+    personal : sequence of str, optional
+        Patterns of the names of parameters and buffers that each client keeps for itself; see
+        :func:`~fedtaco.models.personal.personal_names`.
 
     Raises
     ------
     InvalidInput
-        If ``module`` is not a module, has no trainable parameters, has uninitialised ones, or mixes dtypes.
+        If ``module`` is not a module, has no trainable parameters, has uninitialised ones, or mixes dtypes, or a
+        pattern matches nothing or everything.
 
     Examples
     --------
@@ -39,53 +45,90 @@ class FlatModel:
     torch.Size([3])
     """
 
-    def __init__(self, module: nn.Module, device: torch.device = CPU) -> None:
+    def __init__(self, module: nn.Module, device: torch.device = CPU, personal: Sequence[str] = ()) -> None:
         if not isinstance(module, nn.Module):
             raise InvalidInput(f"The model is a {type(module).__name__}; give a torch.nn.Module.")
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
             raise InvalidInput("The model has lazy layers without a shape; call it once on a batch first.")
         self.device = device
         self.module = copy.deepcopy(module).to(device)
-        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
-        if not self.parameters:
+        trainable = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        if not trainable:
             raise InvalidInput("The model has no trainable parameters; set requires_grad on some of its parameters.")
-        dtypes = {p.dtype for p in self.parameters}
-        if len(dtypes) > 1 or not self.parameters[0].is_floating_point():
+        dtypes = {p.dtype for p in trainable.values()}
+        if len(dtypes) > 1 or not all(dtype.is_floating_point for dtype in dtypes):
             found = ", ".join(sorted(str(dtype) for dtype in dtypes))
             raise InvalidInput(
                 f"The model's trainable parameters have the dtypes {found}; "
                 "convert them to one floating-point dtype, for example with model.float()."
             )
-        all_buffers = list(self.module.buffers())
-        floating = [b for b in all_buffers if b.is_floating_point()]
-        if len({b.dtype for b in floating}) > 1:
+        floating = {name: b for name, b in self.module.named_buffers() if b.is_floating_point()}
+        if len({b.dtype for b in floating.values()}) > 1:
             raise InvalidInput("The model's buffers have mixed floating-point dtypes; convert them with model.float().")
-        self._counters = [(b, b.clone()) for b in all_buffers if not b.is_floating_point()]
-        self.vector = _flatten(self.parameters)
-        self.buffers = _flatten(floating) if floating else self.vector.new_empty(0)
+        self._counters = [(b, b.clone()) for b in self.module.buffers() if not b.is_floating_point()]
+        self.personal_names = personal_names(self.module, personal)
+        """Names of the personal parameters and buffers."""
+        first = next(iter(trainable.values()))
+        self._shared, own = (_Flattened(part, like=first) for part in self._split(trainable))
+        self._buffers, own_buffers = (_Flattened(part, like=self._shared.vector) for part in self._split(floating))
+        self.vector, self.personal = self._shared.vector, own.vector
+        self.buffers, self.personal_buffers = self._buffers.vector, own_buffers.vector
+        self.parameters = [*self._shared.named.values(), *own.named.values()]
+        """The trainable parameters, first the shared ones."""
+        self._personal = {key: part for key, part in ((WEIGHTS, own), (BUFFERS, own_buffers)) if part.named}
+        given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        self.initial_personal = {
+            key: torch.cat([given[name].detach().reshape(-1) for name in part.named]).to(CPU)
+            for key, part in self._personal.items()
+        }
+        """The personal layers of a client before its first round, as its memory contains them."""
 
     @property
     def min_buffers(self) -> Tensor:
         """The lowest valid value of each entry of ``buffers``: 0 for running variances, no limit for the others."""
-        named = [(name, buffer) for name, buffer in self.module.named_buffers() if buffer.is_floating_point()]
-        lowest = [0.0 if name.endswith("running_var") else -torch.inf for name, _ in named]
-        sizes = torch.tensor([buffer.numel() for _, buffer in named], dtype=torch.int64)
+        named = self._buffers.named
+        lowest = [0.0 if name.endswith("running_var") else -torch.inf for name in named]
+        sizes = torch.tensor([buffer.numel() for buffer in named.values()], dtype=torch.int64)
         return torch.tensor(lowest, dtype=self.buffers.dtype).repeat_interleave(sizes)
 
-    def load(self, vector: Tensor, buffers: Tensor) -> None:
-        """Copy these weights and buffers into the model."""
+    @property
+    def unsent_names(self) -> frozenset[str]:
+        """Names in the state dict of what is never sent: personal parameters and buffers, and frozen parameters."""
+        shared = {id(parameter) for parameter in self._shared.named.values()}
+        named = self.module.named_parameters(remove_duplicate=False)
+        return self.personal_names | {name for name, parameter in named if id(parameter) not in shared}
+
+    def load(self, vector: Tensor, buffers: Tensor, memory: Mapping[str, Tensor] | None = None) -> None:
+        """Copy these weights and buffers into the model, and the personal layers that a client's memory contains.
+
+        Without any, personal layers get their initial values.
+        """
         self.vector.copy_(vector)
         self.buffers.copy_(buffers)
         for counter, initial in self._counters:
             counter.copy_(initial)
+        personal = {**self.initial_personal, **(memory or {})}
+        for key, part in self._personal.items():
+            part.vector.copy_(personal[key])
+
+    def personal_memory(self) -> dict[str, Tensor]:
+        """Return a copy of the personal layers, as a client's memory contains them; empty if there are none."""
+        return {key: part.vector.to(CPU, copy=True) for key, part in self._personal.items()}
+
+    def personal_state(self, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the personal parameters and buffers in a client's memory by name, else their initial values."""
+        parts = [part.unflatten(memory.get(key, self.initial_personal[key])) for key, part in self._personal.items()]
+        return {name: tensor for part in parts for name, tensor in part.items()}
 
     def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
         """Return the gradient of the mean loss on a batch at ``point``, as a new vector, without changing the weights.
 
-        ``seed`` seeds the model's random draws, such as dropout, so that gradients at two points can share them.
+        It begins with the gradient of the shared parameters, which are at ``point``; that of the personal parameters
+        follows. ``seed`` seeds the model's random draws, such as dropout, so that gradients at two points can share
+        them.
         """
         if point is not self.vector:
-            tensors = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
+            tensors = [self.vector, self.buffers, self.personal_buffers, *(counter for counter, _ in self._counters)]
             saved = [tensor.clone() for tensor in tensors]
             try:
                 self.vector.copy_(point)
@@ -127,10 +170,23 @@ class FlatModel:
             tensor.data = tensor.data.clone()  # no longer a view, so that the module can be saved as safetensors
         return module
 
+    def _split(self, named: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the shared and the personal ones of some parameters or buffers."""
+        own = {name: tensor for name, tensor in named.items() if name in self.personal_names}
+        return {name: tensor for name, tensor in named.items() if name not in own}, own
 
-def _flatten(tensors: list[nn.Parameter] | list[Tensor]) -> Tensor:
-    """Return one vector that holds the tensors, and make them views of it."""
-    vector = torch.cat([t.detach().reshape(-1) for t in tensors])
-    for tensor, part in zip(tensors, vector.split([t.numel() for t in tensors]), strict=True):
-        tensor.data = part.view_as(tensor)
-    return vector
+
+class _Flattened:
+    """Named tensors that are made views of one vector, which has the type of ``like`` if there are none."""
+
+    def __init__(self, named: Mapping[str, Tensor], like: Tensor) -> None:
+        self.named = named
+        tensors = [tensor.detach().reshape(-1) for tensor in named.values()]
+        self.vector = torch.cat(tensors) if tensors else like.detach().new_empty(0)
+        for name, view in self.unflatten(self.vector).items():
+            named[name].data = view
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return the parts of a vector of this size by name."""
+        parts = vector.split([tensor.numel() for tensor in self.named.values()]) if self.named else ()
+        return {name: part.view_as(self.named[name]) for name, part in zip(self.named, parts, strict=True)}

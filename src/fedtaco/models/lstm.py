@@ -12,11 +12,11 @@ class CharacterLstm(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(characters, embedding)
         self.lstm = nn.LSTM(embedding, hidden, num_layers=2, batch_first=True)
-        self.output = nn.Linear(hidden, characters)
+        self.head = nn.Linear(hidden, characters)
 
     def forward(self, codes: Tensor) -> Tensor:
         states, _ = self.lstm(self.embedding(codes))
-        scores: Tensor = self.output(states[:, -1])
+        scores: Tensor = self.head(states[:, -1])
         return scores
 
 

@@ -7,12 +7,14 @@ from torch import nn
 
 
 def mlp(features: int, classes: int, hidden: Sequence[int] = (32, 16, 8)) -> nn.Module:
-    """Return fully connected layers with ReLU between them.
+    """Return fully connected layers with ReLU between them; the last one is called ``head``.
 
     >>> sum(p.numel() for p in mlp(123, 2).parameters())
     4650
     """
     layers: list[nn.Module] = [nn.Flatten()]
-    for fan_in, fan_out in pairwise([features, *hidden, classes]):
+    for fan_in, fan_out in pairwise([features, *hidden]):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    module = nn.Sequential(*layers)
+    module.add_module("head", nn.Linear([features, *hidden][-1], classes))
+    return module

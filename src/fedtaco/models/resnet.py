@@ -1,9 +1,11 @@
 """ResNet-18 (He et al., 2016) for small images: a 3×3 stem and no pooling before the blocks.
 
 By default it uses GroupNorm with two groups, so that the model has no buffers. ``resnet18:batchnorm`` uses
-BatchNorm, whose running statistics are buffers that the server averages.
+BatchNorm, whose running statistics are buffers that the server averages. Names of norm layers contain ``norm``, and the
+last layer is called ``head``.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
@@ -27,7 +29,8 @@ class BasicBlock(nn.Module):
         self.norm2 = norm(channels)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or channels_in != channels:
-            self.shortcut = nn.Sequential(nn.Conv2d(channels_in, channels, 1, stride, bias=False), norm(channels))
+            conv = nn.Conv2d(channels_in, channels, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(OrderedDict(conv=conv, norm=norm(channels)))
 
     def forward(self, x: Tensor) -> Tensor:
         out = relu(self.norm1(self.conv1(x)))
@@ -47,11 +50,13 @@ def resnet18(shape: tuple[int, ...], classes: int, norm: str = "groupnorm") -> n
     for before, channels, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
         blocks += [BasicBlock(before, channels, stride, make_norm), BasicBlock(channels, channels, 1, make_norm)]
     return nn.Sequential(
-        nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
-        make_norm(64),
-        nn.ReLU(),
-        *blocks,
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(512, classes),
+        OrderedDict(
+            conv=nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
+            norm=make_norm(64),
+            relu=nn.ReLU(),
+            **{f"block{number}": block for number, block in enumerate(blocks, 1)},
+            pool=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+            head=nn.Linear(512, classes),
+        )
     )

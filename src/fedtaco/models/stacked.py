@@ -55,6 +55,8 @@ def stack_model(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) 
     Unstackable
         If the model has no stacked gradients that agree with its own.
     """
+    if model.personal_names:
+        raise Unstackable("it has personal layers")
     by_hand = stack_linear(model, loss, batch, plain_labels)
     if by_hand is not None:
         return by_hand

@@ -45,6 +45,7 @@ class StoredConfig(TypedDict):
     method: str
     dataset: str
     model: NotRequired[str]
+    personal: NotRequired[str]
     partition: str
     clients: Positive
     rounds: Positive

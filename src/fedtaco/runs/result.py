@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +13,10 @@ from torch import nn
 
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reading
-from fedtaco.methods import Method
-from fedtaco.models import FlatModel
+from fedtaco.methods import Method, NamedTensors
+from fedtaco.models import FlatModel, load_tensors
 from fedtaco.records import History
+from fedtaco.runs.personal_layers import personal_layers
 from fedtaco.server import RunState
 
 
@@ -22,12 +25,15 @@ class Result:
     """The history and models of a run.
 
     ``model`` is the global model w, to which the history refers. ``output_model`` is the model that the method
-    returns: the same one, unless the method defines another, as TACO does with z.
+    returns: the same one, unless the method defines another, as TACO does with z. Personal layers have their initial
+    values in both; those of a client are in its own model, :meth:`client_model`.
     """
 
     history: History
     model: nn.Module
     output_model: nn.Module
+    personal_layers: Sequence[NamedTensors]
+    """Personal parameters and buffers of each client, by name; empty if there are none."""
 
     @classmethod
     def of(cls, method: Method, model: FlatModel, state: RunState, history: History) -> Result:
@@ -35,7 +41,33 @@ class Result:
         trained = model.to_module(state.server.weights, state.buffers)
         output = method.output(state.server)
         same = output is state.server.weights
-        return cls(history, trained, trained if same else model.to_module(output, state.buffers))
+        returned = trained if same else model.to_module(output, state.buffers)
+        return cls(history, trained, returned, personal_layers(model, state.memories, state.clients))
+
+    def client_model(self, client: int) -> nn.Module:
+        """Return a client's own model: the global model with the personal layers of this client.
+
+        Parameters
+        ----------
+        client
+            Number of the client, from 0.
+
+        Returns
+        -------
+        nn.Module
+            A copy of the global model if no layer is personal. Personal layers have their initial values if the client
+            never took part.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such client.
+        """
+        if client not in range(len(self.personal_layers)):
+            raise InvalidInput(f"client is {client}; it must be below {len(self.personal_layers)} and not negative.")
+        module = copy.deepcopy(self.model)
+        load_tensors(module, self.personal_layers[client])
+        return module
 
     def save(self, path: str | Path) -> None:
         """Write the global model as a safetensors file, which :func:`load_model` reads."""

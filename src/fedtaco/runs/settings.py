@@ -5,7 +5,7 @@ These declarations determine the options of the command line, the keyword argume
 imports torch, so that ``fedtaco --help`` answers at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.parameters import Domain, ParameterValue
+from fedtaco.parameters import Domain, ParameterValue, split_names
 from fedtaco.printable import quoted
 from fedtaco.runs.combinations import check_combinations
 
@@ -107,6 +107,15 @@ class SharedSettings(TypedDict, total=False):
             "Passes over a client's samples per round, instead of a number of local steps.",
             low=1,
             high=MAX_COUNT,
+            on_wire=True,
+        ),
+    ]
+    personal: Annotated[
+        str | Sequence[str] | None,
+        setting(
+            None,
+            "Layers that each client keeps for itself and does not send: names of parameters and buffers, or patterns "
+            "of them such as head.* or *norm*, separated by commas.",
             on_wire=True,
         ),
     ]
@@ -259,7 +268,10 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_setting(kind: type, name: str, value: Any) -> Any:
-    """Return a value of a declared setting, numbers as the declared type; raise InvalidInput if it is not valid."""
+    """Return a value of a declared setting; raise InvalidInput if it is not valid.
+
+    Numbers are returned as the declared type, and lists of names as text with commas.
+    """
     hint, declaration = declared(kind)[name]
     domain = declaration.domain
     kinds = set(get_args(hint) if isinstance(hint, UnionType) else (hint,)) - {NoneType}
@@ -268,6 +280,10 @@ def check_setting(kind: type, name: str, value: Any) -> Any:
         is_valid, expected = domain.admits(value), domain.describe()
     elif domain.choices:
         is_valid, expected = domain.admits(value), domain.describe()
+    elif Sequence[str] in kinds:
+        names = _names(value)
+        is_valid, expected = bool(names), "a list of names, or text with commas between them"
+        value = ",".join(names) or value
     elif bool in kinds:
         is_valid, expected = isinstance(value, bool), "true or false"
     else:
@@ -277,3 +293,9 @@ def check_setting(kind: type, name: str, value: Any) -> Any:
     if not is_valid:
         raise InvalidInput(f"{name} is {quoted(value)}; it must be {expected}.")
     return float(value) if float in kinds else value
+
+
+def _names(value: Any) -> list[str]:
+    """Return the names in a list or text; empty if it is neither, or contains something else."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    return split_names(",".join(listed)) if all(isinstance(one, str) for one in listed) else []
