@@ -182,7 +182,7 @@ def _to_tensor(name: str, values: Any) -> Tensor:
         tensor = torch.stack(list(values)) if kinds == {Tensor} else array_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         kind = type(values).__name__
-        raise InvalidInput(f"The {name} are a {kind} that cannot be read as numbers: {reason_of(error)}") from error
+        raise InvalidInput(f"The {name} cannot be read as numbers from a {kind}: {reason_of(error)}") from error
     if tensor.ndim == 0:
-        raise InvalidInput(f"The {name} are a single number; there must be one entry per sample.")
+        raise InvalidInput(f"The {name} must have one entry per sample, but there is a single number.")
     return tensor.long() if tensor.dtype in UNSIGNED else tensor
