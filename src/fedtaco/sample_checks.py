@@ -128,7 +128,7 @@ def _find_mistake(prediction: Tensor, y: Tensor, loss: Loss) -> str | None:
         return None
     if prediction.ndim > 1 and (loss is cross_entropy or isinstance(loss, nn.CrossEntropyLoss)):
         return _find_label_mistake(prediction, y, getattr(loss, "ignore_index", -100))
-    if y.is_floating_point() and prediction.numel() == y.numel() and _broadcasts(prediction, y, loss):
+    if prediction.shape != y.shape and prediction.numel() == y.numel() and _broadcasts(prediction, y, loss):
         return (
             f"predictions have the shape {_batch_shape(prediction)} and targets {_batch_shape(y)}, so that the loss "
             "compares every prediction with every target; give both the same shape, for example with targets[:, None] "
@@ -159,12 +159,10 @@ def _find_label_mistake(scores: Tensor, y: Tensor, ignored: int) -> str | None:
 
 
 def _broadcasts(prediction: Tensor, y: Tensor, loss: Loss) -> bool:
-    """Return whether the loss changes if the prediction has the shape of the targets."""
-    if prediction.shape == y.shape:
-        return False
-    value = loss(prediction, y)
+    """Return whether predictions that equal the targets have another loss in their own shape than in that of ``y``."""
+    exact = y.to(prediction.dtype)
     try:
-        return not torch.allclose(value, loss(prediction.reshape(y.shape), y), equal_nan=True)
+        return not torch.allclose(loss(exact.reshape(prediction.shape), y), loss(exact, y), equal_nan=True)
     except Exception:
         return False  # the loss expects predictions of another shape than the targets
 

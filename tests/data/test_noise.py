@@ -71,13 +71,13 @@ def test_integers_have_no_noise():
     noisy = fedtaco.split(((codes, X), Y), "noise:0.5", 2)[1].batch(torch.tensor([0]))[0]
     assert noisy[0].dtype == torch.int64
     assert (noisy[1] != 0).all()
-    with pytest.raises(InvalidInput, match="needs floating-point inputs, but these are torch.int64"):
+    with pytest.raises(InvalidInput, match=r"needs floating-point inputs, but these are torch\.int64"):
         fedtaco.split((codes, Y), "noise:0.5", 2)
 
 
 @pytest.mark.parametrize("spec", ["noise", "noise:0", "noise:-1", "noise:nan", "noise:2e6"])
 def test_invalid_deviations_are_refused(spec):
-    with pytest.raises(InvalidInput, match="partition is 'noise|at most 1,000,000"):
+    with pytest.raises(InvalidInput, match=r"partition is '?noise"):
         partition(spec, np.zeros(20), CLIENTS, seed=0)
 
 
