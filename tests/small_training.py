@@ -1,4 +1,4 @@
-"""A small classification task for tests of :func:`fedtaco.train`: linear model, clients with skewed labels, datasets."""
+"""A small classification task for tests of :func:`fedtaco.train`: linear model, skewed clients, and datasets."""
 
 from __future__ import annotations
 
