@@ -60,8 +60,8 @@ def _read_some(samples: Samples, owner: str) -> Batch:
         with torch.random.fork_rng(devices=[]):
             labels = samples.labels()
             if labels is not None:
-                width = labels[0].numel()
-                chosen |= {int(labels.argmin()) // width, int(labels.argmax()) // width}
+                rows = labels.double().reshape(len(labels), -1)
+                chosen |= {int(rows.amin(1).argmin()), int(rows.amax(1).argmax())}
             return samples.batch(torch.tensor(sorted(chosen)))
     except Exception as error:
         raise InvalidInput(f"The samples of {owner} cannot be read: {reason_of(error)}") from error

@@ -63,6 +63,7 @@ ONE_INPUT = {
     "lists of tensors": (list(X), list(Y)),
     "lists of arrays": (list(X.numpy()), list(Y.numpy())),
     "one tensor per sample": tuple(zip(*((x, y) for x, y in zip(X, Y, strict=True)), strict=True)),
+    "one array per sample": (tuple(X.numpy()), tuple(Y.numpy())),
     "frame and column": (FRAME.assign(kind=Y.numpy()), "kind"),
     "frame and numbered column": (pd.DataFrame({7: X[:, 0], 8: X[:, 1], 9: Y}), 9),
     "frame and series": (FRAME, pd.Series(Y.numpy())),
@@ -205,6 +206,8 @@ REFUSED = {
     "NA in a column": ((FRAME, pd.Series([1, None] * 3, name="kind", dtype="Int64")), "'kind' has 3 missing values"),
     "no target": ({"x": X, "y": Y}, "entries x, y, and none of them is labels, label or target; name the target"),
     "no such key": (({"x": X, "y": Y}, "z"), "entries x, y, and 'z' is not one of them"),
+    "target only": ({"labels": Y}, "have the single entry labels; they need inputs besides the target"),
+    "hub target only": (HUB.select_columns("label"), "have the single entry label; they need inputs"),
     "hub splits": (
         datasets.DatasetDict(train=HUB, test=HUB),
         r"splits train, test; choose one, as in dataset\['train'\]",
@@ -231,9 +234,10 @@ def test_other_data_are_refused(kind):
         (lambda i: ("a", 0), "input '0' is a str and not a tensor"),
         (lambda i: ({"text": "a", "x": X[i]}, 0), "input 'text' is a list and not a tensor"),
         (lambda i: ({"x": {"y": X[i]}}, 0), "input 'x' is a dict and not a tensor"),
-        (lambda i: {"label": 0}, "inputs are a dict; they must be tensors"),
+        (lambda i: ((), 0), "inputs are a list; they must be tensors"),
+        (lambda i: {"label": 0}, "have the single entry label; they need inputs besides the target"),
     ],
-    ids=["input only", "three values", "text as target", "text", "text by name", "nested", "target only"],
+    ids=["input only", "three values", "text as target", "text", "text by name", "nested", "no inputs", "target only"],
 )
 def test_items_of_other_kinds_are_refused(item, message):
     with refused(message):

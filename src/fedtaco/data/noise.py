@@ -53,7 +53,8 @@ def add_noise(samples: Samples, partition: Partition, seed: int) -> Samples:
     """
     if partition.noise is None:
         return samples
-    x, _ = samples.batch(torch.tensor([0]))
+    with torch.random.fork_rng(devices=[]):
+        x, _ = samples.batch(torch.tensor([0]))
     if not any(tensor.is_floating_point() for tensor in tensors_of(x)):
         raise InvalidInput(f"Noise needs floating-point inputs, but these are {tensors_of(x)[0].dtype}; use iid.")
     deviations = torch.zeros(len(samples))

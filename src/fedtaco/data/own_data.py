@@ -168,7 +168,7 @@ def _from_inputs(inputs: Any, targets: Any) -> TensorSamples:
 
 def _one_each(inputs: tuple[Any, ...], y: Tensor) -> bool:
     """Return whether a tuple contains one input per sample, and not all samples of each input."""
-    return len(inputs) == len(y) and any(len(part) != len(y) for part in inputs)
+    return len(inputs) == len(y) and any(part.shape[:1] != (len(y),) for part in inputs)
 
 
 def _to_tensor(name: str, values: Any) -> Tensor:

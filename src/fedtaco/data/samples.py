@@ -200,8 +200,10 @@ def split_batch(batch: object, target: str | None = None) -> Batch:
 
 
 def find_target(keys: Sequence[str], target: str | None) -> str:
-    """Return the key of the target; raise InvalidInput if there is none."""
+    """Return the key of the target; raise InvalidInput if there is none, or no other key."""
     for key in TARGET_KEYS if target is None else (target,):
+        if key in keys and len(keys) == 1:
+            raise InvalidInput(f"The samples have the single entry {key}; they need inputs besides the target.")
         if key in keys:
             return key
     wanted = "none of them is labels, label or target" if target is None else f"'{target}' is not one of them"
