@@ -119,6 +119,15 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
         run(small_strategy("taco", checkpoint=tmp_path / "other"), small_nodes(), 2)
 
 
+def test_overwrite_replaces_another_run(tmp_path):
+    run(small_strategy("taco", checkpoint=tmp_path), small_nodes(), 2)
+    three = small_nodes()
+    three.connected = three.connected[:3]
+    run(small_strategy("fedavg", checkpoint=tmp_path, overwrite=True), three, 1)
+    config = RunFolder(tmp_path).config()
+    assert (config["method"], config["clients"], len(RunFolder(tmp_path).history())) == ("fedavg", 3, 1)
+
+
 def test_a_resumed_run_keeps_its_number_of_clients(tmp_path):
     out = tmp_path / "run"
     interrupt("taco", small_nodes(), out, 3, False)
