@@ -36,7 +36,11 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     rounds = max(summary["rounds"] for summary in summaries)
     notes = [note for summary in summaries for note in summary["partition_notes"]]
     legend = explain_results(methods, rounds=rounds, reference=results.reference, partition_notes=notes)
-    PlainConsole().print(table, "", Text(printable(" ".join(legend), MAX_LINE), "dim"))
+    console = PlainConsole()
+    console.print(table)
+    for sentences, style in ((results.headline, ""), (legend, "dim")):
+        if sentences:
+            console.print("", Text(printable(" ".join(sentences), MAX_LINE), style))
 
 
 def _join_alphas(columns: Sequence[ResultColumn]) -> list[ResultColumn]:

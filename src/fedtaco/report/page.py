@@ -120,12 +120,7 @@ def _summary(data: PageData) -> str:
     facts = [pluralize(data["rounds"], "round"), pluralize(data["seeds"], "seed")]
     facts += [pluralize(data["clients"], "client")] if data["clients"] else []
     facts += [f"partition {data['partition']}"] if data["partition"] else []
-    text = f"{escape(', '.join(facts))}."
-    best = max(_tested(data), key=lambda row: row.accuracy or 0.0, default=None)
-    if best is None:
-        return text
-    place = "highest, " if len(data["results"].rows) > 1 else ""
-    return f"<strong>{escape(best.method)}</strong> ends {place}at {_accuracy(best)} test accuracy. {text}"
+    return escape(" ".join([*data["results"].headline, f"{', '.join(facts)}."]))
 
 
 def _tested(data: PageData) -> list[MethodSummary]:

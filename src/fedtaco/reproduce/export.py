@@ -47,7 +47,7 @@ def _numbers(cell: CellResult) -> dict[str, object]:
         "seeds": len(cell.summaries),
         "accuracy": ours and ours.accuracy,
         "deviation": ours and ours.accuracy_deviation,
-        "rounds_to_target": ours and ours.rounds_to_target,
+        "rounds_to_target": ours and ours.paper_mark,
         "round_seconds": cell.seconds,
         "seconds_to_target": cell.seconds_to_target,
         "paper": cell.paper,

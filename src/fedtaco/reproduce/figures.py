@@ -87,7 +87,7 @@ def _height_and_mark(cell: CellResult, shows: str) -> tuple[float, str]:
     if shows == "accuracy":
         return 100 * ((cell.ours and cell.ours.accuracy) or 0.0), ""
     if shows == "time-to-accuracy":
-        mark = "" if cell.seconds_to_target is not None or cell.ours is None else cell.ours.rounds_to_target
+        mark = "" if cell.seconds_to_target is not None or cell.ours is None else cell.ours.paper_mark
         return cell.seconds_to_target or 0.0, mark
     return cell.seconds or 0.0, ""
 
