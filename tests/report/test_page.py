@@ -11,7 +11,7 @@ from folders import write_run
 from reading import page_of, text_of
 
 from fedtaco.records import QUANTITIES, Decision
-from fedtaco.report.page import write_report
+from fedtaco.report.output import write_report
 from fedtaco.report.page_data import build_page_data
 from fedtaco.report.run_reader import find_runs
 
@@ -114,7 +114,7 @@ def test_reading_for_a_report_needs_no_torch(tmp_path):
 
     write_run(tmp_path / "a")
     probe = (
-        "import sys; from pathlib import Path; from fedtaco.report.page import write_report;"
+        "import sys; from pathlib import Path; from fedtaco.report.output import write_report;"
         "from fedtaco.report.run_reader import find_runs;"
         f"write_report(find_runs(Path({str(tmp_path)!r})), Path({str(tmp_path / 'r.html')!r}));"
         "sys.exit('torch' in sys.modules)"

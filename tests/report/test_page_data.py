@@ -8,8 +8,8 @@ import pytest
 from folders import write_run
 from reading import page_of, text_of
 
-from fedtaco.report.page_data import SIDE, build_page_data
-from fedtaco.report.run_reader import find_runs, read_run
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import SIDE, find_runs, read_run
 
 
 def test_a_curve_is_the_mean_over_seeds_with_the_lowest_and_highest(tmp_path):

@@ -11,8 +11,8 @@ from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import check_model
-from fedtaco.parameters import Configurable, ParameterValue, domains
-from fedtaco.runs.settings import ExperimentConfig, check_settings
+from fedtaco.parameters import Configurable, Domain, ParameterValue, domains
+from fedtaco.runs.settings import ExperimentConfig, check_settings, declared
 from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
 
@@ -129,6 +129,14 @@ def relevant_parameters(parameters: Parameters, method: str, detector: str) -> P
     in_use = _classes_in_use([method], detector)
     owners = _parameter_owners(in_use)
     return {name: value for name, value in parameters.items() if name in owners and owners[name] in in_use}
+
+
+def find_domain(name: str, method: str, detector: str) -> Domain:
+    """Return the valid values of a setting, or of a parameter of this method or detector."""
+    if "." not in name:
+        return declared(ExperimentConfig)[name][1].domain
+    owner = _parameter_owners(_classes_in_use([method], detector))[name]
+    return domains(owner)[name.partition(".")[2]]
 
 
 def _classes_in_use(methods: Sequence[str], detector: str) -> list[type[Configurable]]:

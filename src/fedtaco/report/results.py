@@ -93,13 +93,15 @@ def build_results(summaries: Sequence[Mapping[str, Any]]) -> ResultsTable:
     return ResultsTable(rows, reference if differences else None, summaries[0]["target"], headline)
 
 
-def build_run_results(methods: Sequence[MethodRuns], target: float | None) -> ResultsTable:
+def build_run_results(methods: Sequence[MethodRuns]) -> ResultsTable:
     """Return the results of recorded runs, finished or not, with one row per method and its settings."""
     reference = next((method for method in methods if method.runs[0].config["method"] == "fedavg"), methods[0]).name
     finished = [{**run.summary, "method": method.name} for method in methods for run in method.runs if run.is_finished]
     differences = paired_differences(finished, reference)
     rows = [ResultRow(_summary(method), differences.get(method.name), method.status) for method in methods]
     headline = describe_results(summarize_methods(finished), finished)
+    targets = {run.config["target"] for method in methods for run in method.runs}
+    target = targets.pop() if len(targets) == 1 else None
     return ResultsTable(rows, reference if differences else None, target, headline)
 
 

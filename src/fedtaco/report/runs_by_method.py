@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from fedtaco.parameters import value_order
 from fedtaco.records.formatting import format_count
 from fedtaco.report.run_reader import RunData
 
@@ -49,7 +50,7 @@ def group_by_method(runs: Sequence[RunData]) -> list[MethodRuns]:
     groups: dict[str, list[RunData]] = {}
     for method, own in by_method.items():
         varied = distinguishing_settings([run.settings for run in own])
-        for run in own:
+        for run in sorted(own, key=lambda run: [value_order(run.settings.get(name)) for name in varied]):
             given = [f"{name.removeprefix(method + '.')}={format_setting(run.settings.get(name))}" for name in varied]
             groups.setdefault(f"{method} ({', '.join(given)})" if given else method, []).append(run)
     return [MethodRuns(name, sorted(own, key=lambda run: run.seed)) for name, own in groups.items()]
