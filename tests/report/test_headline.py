@@ -67,6 +67,9 @@ def test_failures_are_named(ending, words):
     runs = run_summaries({"taco": [0.9, 0.91]})
     failed = [run_summary("fedprox", seed, 0.1, **ending) for seed in (0, 1)]
     assert headline([*runs, *failed]).endswith(f" {words}.")
+    others = [{**run, "method": "stem"} for run in failed]
+    plural = words.replace("predicts", "predict").replace("fedprox", "fedprox and stem")
+    assert headline([*runs, *failed, *others]).endswith(f" {plural}.")
     assert headline([*runs, failed[0], run_summary("fedprox", 1, 0.1)]).endswith(f" {words} in 1 of 2 seeds.")
 
 

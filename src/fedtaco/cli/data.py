@@ -12,6 +12,7 @@ from rich.text import Text
 
 from fedtaco.cli.console import PlainConsole, print_line
 from fedtaco.cli.options import DataDir, Format, Partition, as_json
+from fedtaco.records.formatting import pluralize
 
 ADDRESS_HELP = "Another hub repository, or a local folder in the hub's parquet layout."
 app = typer.Typer(help="List and fetch datasets, and show which labels each client holds.", no_args_is_help=True)
@@ -96,7 +97,7 @@ def show(
     figures = heterogeneity(counts)
     if out is not None:
         with writing(out):
-            draw_labels(counts, parts.groups, f"{data.info.title}: {spec}, {clients} clients", out)
+            draw_labels(counts, parts.groups, f"{data.info.title}: {spec}, {pluralize(clients, 'client')}", out)
     if json_wanted:
         print(json.dumps({"partition": spec, "groups": parts.groups, "counts": counts.tolist(), **figures}, indent=2))
         return

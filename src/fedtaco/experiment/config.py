@@ -12,6 +12,7 @@ from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import check_model
 from fedtaco.parameters import Configurable, Domain, ParameterValue, domains
+from fedtaco.records.formatting import pluralize
 from fedtaco.runs.settings import ExperimentConfig, check_settings, declared
 from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
@@ -157,7 +158,7 @@ def _check_freeloaders(config: ExperimentConfig) -> None:
         raise InvalidInput("behaviour has no effect without freeloaders; set their number (freeloaders).")
     parsed = parse_behaviour(behaviour)
     if count > clients:
-        raise InvalidInput(f"freeloaders is {count}, but there are only {clients} clients.")
+        raise InvalidInput(f"freeloaders is {count}, but there are only {pluralize(clients, 'client')}.")
     rounds = config["rounds"]
     if count == clients and all(parsed.freeloads(number, rounds) for number in range(1, rounds + 1)):
         raise InvalidInput("Every client is a freeloader, so no client would train; leave at least one honest.")

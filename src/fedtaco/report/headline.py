@@ -23,8 +23,7 @@ def describe_results(methods: Sequence[MethodSummary], summaries: Sequence[Mappi
         Summaries of these runs.
     """
     tested = sorted((row for row in methods if row.accuracy is not None), key=_accuracy, reverse=True)
-    events = [event for row in methods for event in _events(row)]
-    return [*(_ranking(tested, summaries) if tested else ()), *events]
+    return [*(_ranking(tested, summaries) if tested else ()), *_events(methods)]
 
 
 def _accuracy(row: MethodSummary) -> float:
@@ -64,11 +63,17 @@ def _highest(leaders: Sequence[str], accuracy: str) -> str:
     return f"{join_names(leaders)} {have} the highest mean test accuracy, {accuracy}"
 
 
-def _events(row: MethodSummary) -> Iterator[str]:
-    if row.stopped:
-        yield f"{row.method} diverged{_in_seeds(row.stopped, row.seeds)}."
-    if row.one_class:
-        yield f"{row.method} predicts one class only{_in_seeds(row.one_class, row.seeds)}."
+def _events(methods: Sequence[MethodSummary]) -> list[str]:
+    """Describe failures; methods with the same failure share a sentence."""
+    failed: dict[tuple[str, str], list[str]] = {}
+    for row in methods:
+        if row.stopped:
+            ending = f"diverged{_in_seeds(row.stopped, row.seeds)}"
+            failed.setdefault((ending, ending), []).append(row.method)
+        if row.one_class:
+            ending = f"one class only{_in_seeds(row.one_class, row.seeds)}"
+            failed.setdefault((f"predicts {ending}", f"predict {ending}"), []).append(row.method)
+    return [f"{join_names(names)} {one if len(names) == 1 else many}." for (one, many), names in failed.items()]
 
 
 def _in_seeds(count: int, seeds: int) -> str:

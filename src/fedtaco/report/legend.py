@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fedtaco.records.formatting import format_mean
+from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary
 
 
@@ -71,12 +71,3 @@ def _events(row: MethodSummary) -> Iterator[str]:
 
 def _was(number: int) -> str:
     return "was" if number == 1 else "were"
-
-
-def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural.
-
-    >>> pluralize(1, "upload"), pluralize(3000, "upload")
-    ('1 upload', '3,000 uploads')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

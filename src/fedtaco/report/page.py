@@ -8,10 +8,9 @@ from importlib import metadata, resources
 from typing import Any
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records.formatting import format_mean
+from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary
 from fedtaco.report.events import Event
-from fedtaco.report.legend import pluralize
 from fedtaco.report.page_data import PageData
 
 LISTED = 200

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedtaco.records import QUANTITIES, RunFolder
+from fedtaco.records.formatting import pluralize
 from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
@@ -84,7 +85,7 @@ def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
 def _engine(run: RunData) -> str:
     ran_by = run.config.get("ran_by", {})
     name, reason = ran_by.get("engine", run.config.get("engine", "unknown")), ran_by.get("reason")
-    stacks = f" (stacks of {ran_by['chunk']} clients)" if "chunk" in ran_by else ""
+    stacks = f" (stacks of {pluralize(ran_by['chunk'], 'client')})" if "chunk" in ran_by else ""
     return f"{name}{stacks}: {reason}" if reason else f"{name}{stacks}"
 
 

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from fedtaco.parameters import value_order
-from fedtaco.records.formatting import format_count
+from fedtaco.records.formatting import format_count, pluralize
 from fedtaco.report.run_reader import RunData
 
 
@@ -24,7 +24,7 @@ class MethodRuns:
         parts = []
         if len(unfinished) == seeds:
             done = fmean(run.rounds for run in unfinished)
-            parts.append(f"unfinished, {format_count(done)} of {unfinished[0].config['rounds']} rounds")
+            parts.append(f"unfinished, {format_count(done)} of {pluralize(unfinished[0].config['rounds'], 'round')}")
         elif unfinished:
             parts.append(f"{len(unfinished)} of {seeds} seeds unfinished")
         if stopped := sum(run.summary["stopped"] is not None for run in self.runs):
