@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -45,6 +46,8 @@ class PreparedRun:
     """A run that is ready to start."""
 
     partition: PartitionRecord
+    test_counts: Sequence[int]
+    """Number of test samples of each class."""
     notes: Sequence[str]
     """Remarks on the partition, for the user."""
     simulator: Simulator
@@ -88,8 +91,9 @@ class PreparedRun:
             previous=previous,
         )
         counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
+        (test_counts,) = label_counts(data.test.y.numpy(), [np.arange(len(data.test))], data.info.classes).tolist()
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, partition.notes, simulator, engine)
+        return cls(record, test_counts, partition.notes, simulator, engine)
 
 
 def prepare_simulator(

@@ -145,7 +145,12 @@ def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions
     finally:
         recorder.checkpoint()
     result, summary = recorder.finish(
-        simulator.method, simulator.model, stopped, engine=str(engine), partition_notes=list(prepared.notes)
+        simulator.method,
+        simulator.model,
+        stopped,
+        test_counts=prepared.test_counts,
+        engine=str(engine),
+        partition_notes=list(prepared.notes),
     )
     callback.on_run_end(config, summary)
     if stopped is not None:

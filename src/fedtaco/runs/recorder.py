@@ -1,6 +1,6 @@
 """Record a run, simulated or on Flower: history, run folder, checkpoints, models and summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, TypeVar
@@ -129,7 +129,13 @@ class Recorder:
         self._next_checkpoint = ended + (ended - started) * (1 / CHECKPOINT_SHARE - 1)
 
     def finish(
-        self, method: Method, model: FlatModel, stopped: Exception | None, **notes: Any
+        self,
+        method: Method,
+        model: FlatModel,
+        stopped: Exception | None,
+        *,
+        test_counts: Sequence[int] = (),
+        **notes: Any,
     ) -> tuple[Result, dict[str, Any]]:
         """Write the models and the summary of a run that has ended.
 
@@ -139,6 +145,8 @@ class Recorder:
             What was run.
         stopped
             Why the run could not continue, or ``None`` if it finished.
+        test_counts
+            Number of test samples of each class; empty if unknown.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -153,7 +161,7 @@ class Recorder:
             **{name: self.config.get(name) for name in ("dataset", "seed", "parameters")},
             "stopped": None if stopped is None else str(stopped),
             **notes,
-            **summarize(self.history, self.config.get("target", 0.0), self.partition),
+            **summarize(self.history, self.config.get("target", 0.0), self.partition, test_counts),
         }
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))
