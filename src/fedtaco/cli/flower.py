@@ -71,6 +71,8 @@ def new(
         if module is not None:
             shutil.copy(module, folder)
     print_line(f"Written to {folder}, with {method_class.name}: {method_class.summary}.")
+    if module is not None:
+        print_line(f"{folder / module.name} is a copy of your method.")
     print_line(f"Try it on this machine: fedtaco flower run {folder}")
     print_line(f"Put your own model and data into {folder / 'task.py'}; {folder / 'README.md'} says more.")
 

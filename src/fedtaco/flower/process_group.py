@@ -133,7 +133,7 @@ class ProcessGroup:
         """Return the log file of a process."""
         return self.folder / f"{name}.log"
 
-    def end_of_log(self, name: str, lines: int = 10) -> str:
+    def end_of_log(self, name: str, lines: int = 5) -> str:
         """Return the last lines of the log of a process."""
         written = self.log_of(name).read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join([line for line in map(plain_line, written) if line][-lines:])
