@@ -7,23 +7,16 @@ from typing import ClassVar
 
 import pytest
 import torch
-from small_training import make_clients, train
+from small_training import Pairs, make_clients, train
 from torch import nn
-from torch.utils.data import Dataset
 
 import fedtaco
 from fedtaco import Method
 from fedtaco.data import TensorSamples
 
 
-class NoisySamples(Dataset):
+class NoisySamples(Pairs):
     """Samples with fresh noise, as random crops or flips would give."""
-
-    def __init__(self, x, y):
-        self.x, self.y = x, y
-
-    def __len__(self):
-        return len(self.y)
 
     def __getitem__(self, index):
         return self.x[index] + torch.randn(5), self.y[index]

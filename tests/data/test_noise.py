@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.data import load_dataset, partition
+from fedtaco.data import as_samples, load_dataset, partition
 from fedtaco.data.noise import NoisySamples
 from fedtaco.experiment.config import resolve_config
 from fedtaco.experiment.prepared_run import PreparedRun
@@ -48,12 +48,13 @@ def test_samples_are_those_of_iid():
 
 
 def test_noise_depends_on_seed_and_sample_alone():
-    twice = [fedtaco.split((X, Y), "noise:0.5", CLIENTS, seed=seed)[4] for seed in (0, 0, 1)]
-    assert torch.equal(inputs_of(twice[0]), inputs_of(twice[1]))
-    assert not torch.equal(inputs_of(twice[0]), inputs_of(twice[2]))
-    noise = inputs_of(twice[0])
+    first, same_seed, other_seed = (NoisySamples(as_samples((X, Y)), torch.ones(len(X)), seed) for seed in (0, 0, 1))
+    noise = inputs_of(first)
+    assert torch.equal(inputs_of(same_seed), noise)
+    assert not torch.equal(inputs_of(other_seed), noise)
     assert len(noise.unique(dim=0)) == len(noise)
-    assert torch.equal(twice[0].batch(torch.tensor([7, 2]))[0], noise[[7, 2]])
+    assert torch.equal(first.batch(torch.tensor([7, 2]))[0], noise[[7, 2]])
+    assert torch.equal(first.subset([9, 7]).batch(torch.tensor([1]))[0], noise[[7]])
 
 
 def test_samples_that_are_not_in_memory_have_the_same_noise():
@@ -68,8 +69,8 @@ def test_samples_that_are_not_in_memory_have_the_same_noise():
 
 def test_integers_have_no_noise():
     codes = torch.arange(3000).reshape(1000, 3)
-    noisy = fedtaco.split(((codes, X), Y), "noise:0.5", 2)[1].batch(torch.tensor([0]))[0]
-    assert noisy[0].dtype == torch.int64
+    noisy, targets = fedtaco.split(((codes, X), codes[:, 0]), "noise:50", 2)[1].batch(torch.arange(500))
+    assert torch.equal(noisy[0][:, 0], targets)
     assert (noisy[1] != 0).all()
     with pytest.raises(InvalidInput, match=r"needs floating-point inputs, but these are torch\.int64"):
         fedtaco.split((codes, Y), "noise:0.5", 2)
