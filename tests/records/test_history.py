@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib as mpl
 import pytest
+from run_helpers import CallAfterRounds
 from small_training import train
 
 from fedtaco import InvalidInput
@@ -13,7 +14,7 @@ mpl.use("Agg")
 
 def test_history_has_tables_and_a_plot(tmp_path):
     seen = []
-    result = train(on_round=seen.append)
+    result = train(callbacks=[CallAfterRounds(seen.append)])
     assert seen == result.history.rounds
     assert [row["round"] for row in result.history.table()] == [1, 2, 3]
     assert len(result.history.client_table()) == 12

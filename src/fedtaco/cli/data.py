@@ -67,9 +67,11 @@ def fetch(
 
 @app.command()
 def show(
-    dataset: Annotated[str, typer.Option(help="Name of the dataset.")] = "digits",
+    dataset: Annotated[
+        str, typer.Option(help="Name of the dataset, or your own function as package.module:function.")
+    ] = "digits",
     partition: Partition = None,
-    clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
+    clients: Annotated[int | None, typer.Option(help="Number of clients; 20 by default.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Also write a figure to this PNG, SVG or PDF file.")] = None,
@@ -84,18 +86,28 @@ def show(
     json_wanted = as_json(format_)
     if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidInput(f"out is '{out}'; its name must end in .png, .svg or .pdf.")
-    from fedtaco.data import dataset_info, label_counts, load_dataset, partition_dataset
+    from fedtaco.data import (
+        count_own_clients,
+        is_own_dataset,
+        label_counts,
+        load_dataset,
+        load_own_dataset,
+        partition_dataset,
+    )
     from fedtaco.files import writing
     from fedtaco.report import check_output_file
     from fedtaco.report.labels import draw_labels, heterogeneity
 
     if out is not None:
         check_output_file(out)
-    spec = partition or dataset_info(dataset).partition
     with PlainConsole(stderr=True).status(Text(f"Reading {dataset}")):
-        data = load_dataset(dataset, data_dir)
+        data = load_own_dataset(dataset) if is_own_dataset(dataset) else load_dataset(dataset, data_dir)
+    clients = count_own_clients(data, partition, clients) or (20 if clients is None else clients)
+    spec = partition or data.info.partition
     parts = partition_dataset(data, spec, clients, seed)
-    counts = label_counts(data.train.y.numpy(), parts.indices, data.info.classes)
+    if data.labels is None:
+        raise InvalidInput(f"The targets of {dataset} are not class labels in memory, so there are none to show.")
+    counts = label_counts(data.labels, parts.indices, data.info.classes)
     figures = heterogeneity(counts)
     if out is not None:
         with writing(out):

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
+import click
 import typer
+from click.core import ParameterSource
 
 from fedtaco.errors import InvalidInput
 from fedtaco.parameters import Domain
@@ -72,15 +74,19 @@ def _cli_options(
 
 
 def with_experiment_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of an experiment to a command, whose first arguments are ``settings`` and ``options``."""
+    """Add the options of an experiment to a command, whose first arguments are ``settings`` and ``options``.
+
+    ``settings`` contains those that are given on the command line; the others have their defaults.
+    """
     own, shared = (
         [*inspect.signature(function, eval_str=True).parameters.values()] for function in (command, _cli_options)
     )
     parameters = [*own[2:], *SETTINGS.values(), *shared[:-1], *RUN_OPTIONS.values()]
 
     def wrapper(**given: Any) -> None:
-        settings = {name: given.pop(name) for name in SETTINGS}
-        settings["parameters"] = parse_parameters(settings["parameters"])
+        settings = {name: value for name in SETTINGS if is_given(name, value := given.pop(name))}
+        if "parameters" in settings:
+            settings["parameters"] = parse_parameters(settings["parameters"])
         options = {name: given.pop(name) for name in ("out", "track", "format_", *RUN_OPTIONS)}
         command(settings, _cli_options(**options), **given)
 
@@ -91,6 +97,11 @@ def with_experiment_settings(command: Callable[..., None]) -> Callable[..., None
     wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper
+
+
+def is_given(name: str, value: Any) -> bool:
+    """Return whether the command line gives a value for an option, and not its default."""
+    return value is not None and click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def as_json(value: str) -> bool:

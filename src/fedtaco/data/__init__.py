@@ -1,11 +1,17 @@
 """Datasets, partitions and batches."""
 
 from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partition_dataset, split
-from fedtaco.data.partitions import Partition, check_partition, label_counts, partition
+from fedtaco.data.joined import JoinedSamples
+from fedtaco.data.own import BY_CLIENT, count_own_clients, fingerprint, load_own_dataset, own_dataset
+from fedtaco.data.partitions import Partition, check_partition, is_own_partition, label_counts, partition
 from fedtaco.data.samples import Samples, StackedBatches, TensorSamples, as_samples, batch_plan
-from fedtaco.data.sources import dataset_info
+from fedtaco.data.sources import dataset_info, is_own_dataset
+from fedtaco.data.sources.base import LoadedDataset
 
 __all__ = [
+    "BY_CLIENT",
+    "JoinedSamples",
+    "LoadedDataset",
     "Partition",
     "Samples",
     "StackedBatches",
@@ -13,11 +19,17 @@ __all__ = [
     "as_samples",
     "batch_plan",
     "check_partition",
+    "count_own_clients",
     "dataset_info",
     "fetch_dataset",
+    "fingerprint",
     "hold_out",
+    "is_own_dataset",
+    "is_own_partition",
     "label_counts",
     "load_dataset",
+    "load_own_dataset",
+    "own_dataset",
     "partition",
     "partition_dataset",
     "split",

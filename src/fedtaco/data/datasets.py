@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedtaco.data.cache import data_folder
+from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.partitions import Indices, Partition, partition
 from fedtaco.data.samples import TensorSamples, as_samples
 from fedtaco.data.sources import find_source
@@ -86,7 +87,8 @@ def partition_dataset(data: LoadedDataset, spec: str, clients: int, seed: int) -
     data : LoadedDataset
         The dataset.
     spec : str
-        Partition, such as ``groups`` or ``dirichlet:0.5``; see :func:`partition`.
+        Partition, such as ``groups`` or ``dirichlet:0.5``; see :func:`partition`. It is not used if the data are given
+        for each client.
     clients : int
         Number of clients.
     seed : int
@@ -108,8 +110,12 @@ def partition_dataset(data: LoadedDataset, spec: str, clients: int, seed: int) -
     >>> len(result.indices), sum(len(part) for part in result.indices)
     (20, 1437)
     """
-    users = None if data.users is None else data.users.numpy()
-    return partition(spec, data.train.y.numpy(), clients, seed, users)
+    if isinstance(data.train, JoinedSamples):
+        return Partition(data.train.by_client())
+    users, labels = None if data.users is None else data.users.numpy(), data.labels
+    if labels is None and spec != "iid":
+        raise InvalidInput(f"The partition {spec} needs class labels in memory, one per sample; use iid.")
+    return partition(spec, np.zeros(len(data.train), np.int64) if labels is None else labels, clients, seed, users)
 
 
 def hold_out(

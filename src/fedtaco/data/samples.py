@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from fedtaco.errors import InvalidInput
 
 Prepare = Callable[[Tensor], Tensor]
 """Turns a batch of inputs as stored, such as bytes, into inputs of the model."""
+MAX_CLASSES = 10_000
+"""Integer targets that reach this number are not class labels."""
 
 
 class Samples(Protocol):
@@ -25,6 +27,14 @@ class Samples(Protocol):
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return the inputs and targets of these samples, ready for the model."""
+        ...
+
+    def subset(self, indices: Any) -> Samples:
+        """Return some of the samples."""
+        ...
+
+    def labels(self) -> Tensor | None:
+        """Return the targets of all samples; ``None`` if they are not in memory."""
         ...
 
 
@@ -96,6 +106,13 @@ class DatasetSamples:
         x, y = default_collate(items)
         return x, (y if y.is_floating_point() else y.long())
 
+    def subset(self, indices: Any) -> DatasetSamples:
+        """Return some of the samples."""
+        return DatasetSamples(Subset(self.dataset, torch.as_tensor(indices).tolist()))
+
+    def labels(self) -> None:
+        """Return ``None``: targets are known only when samples are read."""
+
 
 class StackedBatches:
     """The batches of several clients, stacked along a new first dimension.
@@ -140,6 +157,18 @@ def _common_tensors(clients: Sequence[Samples]) -> TensorSamples | None:
     if len(tensors) > 1 or not isinstance(first, TensorSamples):
         return None
     return TensorSamples(first.x, first.y, first.prepare)
+
+
+def class_labels(samples: Samples) -> npt.NDArray[np.int64] | None:
+    """Return the class label of each sample; ``None`` if the targets are not class labels in memory.
+
+    >>> class_labels(as_samples((np.zeros((3, 2)), [0, 1, 0])))
+    array([0, 1, 0])
+    """
+    y = samples.labels()
+    if y is None or y.ndim != 1 or y.is_floating_point() or len(y) == 0 or not 0 <= int(y.min()) <= int(y.max()) < MAX_CLASSES:
+        return None
+    return y.long().numpy()
 
 
 def as_samples(data: object) -> Samples:

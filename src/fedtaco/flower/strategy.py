@@ -2,7 +2,7 @@
 
 import copy
 import secrets
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
-from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.errors import InvalidInput, RunStopped, StopTraining
 from fedtaco.flower.arrays import check_dtypes
 from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
 from fedtaco.flower.evaluation import average_evaluations, evaluation_messages, recorded_scores
@@ -23,7 +23,8 @@ from fedtaco.flower.settings import StrategySettings
 from fedtaco.flower.wire import OWN_KEYS, WIRE_SETTINGS
 from fedtaco.methods import METHODS, Constants, Method
 from fedtaco.models import FlatModel
-from fedtaco.records import PartitionRecord, RunFolder
+from fedtaco.records import PartitionRecord, RoundRecord, RunFolder
+from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
 from fedtaco.server import RunState, Server, cohort_size
@@ -51,6 +52,8 @@ class FedStrategy(Strategy):
     checkpoint
         The run folder, which ``fedtaco report`` can show. If the folder already contains this run, the run
         continues after its last finished round.
+    callbacks
+        Objects that follow the run on the server, such as ``EarlyStopping(patience=5)``; as in :func:`fedtaco.train`.
     **settings
         - ``batch_size``, ``local_lr``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
         - ``fraction_train``, ``min_train_nodes``, ``min_available_nodes``: the fraction of the clients in a round,
@@ -82,8 +85,9 @@ class FedStrategy(Strategy):
         model: nn.Module,
         *,
         local_steps: int,
-        detector: Detector | str = "norm",
+        detector: Detector | type[Detector] | str = "norm",
         checkpoint: str | Path | None = None,
+        callbacks: Sequence[Callback] = (),
         **settings: Unpack[StrategySettings],
     ) -> None:
         check_dtypes(FlatModel(model).module)
@@ -102,6 +106,7 @@ class FedStrategy(Strategy):
             weighted_by_key=own["weighted_by_key"],
         )
         self.folder = None if checkpoint is None else RunFolder(checkpoint)
+        self.callback = CallbackList(callbacks)
         self.deployment: Deployment | None = None
         self._round: OpenRound | None = None
 
@@ -226,13 +231,21 @@ class FedStrategy(Strategy):
                 log.info("Continuing after round %d of %d.", run.state.round, num_rounds)
             elif evaluate_fn is not None:
                 _store_metrics(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
-            try:
-                for number in range(run.state.round + 1, num_rounds + 1):
-                    self._run_round(number, result, train_config, evaluate_config, evaluate_fn)
-            except RunStopped as stop:
-                run.finish(stop)
-                raise
-            run.finish(None)
+            ending: RunStopped | StopTraining | None = None
+            followed = run.as_run()
+            with following(self.callback, [recorder.config]):
+                try:
+                    self.callback.on_run_begin(followed)
+                    for number in range(run.state.round + 1, num_rounds + 1):
+                        record = self._run_round(number, result, train_config, evaluate_config, evaluate_fn)
+                        self.callback.on_round_end(followed, record)
+                except (RunStopped, StopTraining) as stop:
+                    ending = stop
+                self.callback.on_run_end(followed, run.finish(ending))
+            if isinstance(ending, RunStopped):
+                raise ending
+            if ending is not None:
+                log.info("The run was ended after round %d: %s.", run.state.round, ending)
             return result
 
     def _run_round(
@@ -242,7 +255,7 @@ class FedStrategy(Strategy):
         train_config: ConfigRecord | None,
         evaluate_config: ConfigRecord | None,
         evaluate_fn: EvaluateFn | None,
-    ) -> None:
+    ) -> RoundRecord:
         deployment = self._running()
         exchange, num_rounds = deployment.exchange, deployment.server.constants.rounds
         messages = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), exchange.grid))
@@ -260,9 +273,10 @@ class FedStrategy(Strategy):
             _store_metrics(result.evaluate_metrics_serverapp, number, central)
             return recorded_scores(central if central is not None else measured)
 
-        accuracy = deployment.close_round(self._open_round(), measure).record.accuracy
-        shown = "" if accuracy is None else f", accuracy {accuracy:.1%}"
+        record = deployment.close_round(self._open_round(), measure).record
+        shown = "" if record.accuracy is None else f", accuracy {record.accuracy:.1%}"
         log.info("Round %d of %d is done: %s%s.", number, num_rounds, self._open_round().describe(), shown)
+        return record
 
     def _running(self) -> Deployment:
         """Return the run in progress."""

@@ -1,7 +1,6 @@
 """FlatModel: all trainable parameters of a module are views of one vector."""
 
 import copy
-import hashlib
 from collections.abc import Callable, Mapping
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 
 from fedtaco.device import CPU, seed_torch
 from fedtaco.errors import InvalidInput
+from fedtaco.tensor_digest import digest_tensors
 
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -109,11 +109,7 @@ class FlatModel:
     def frozen_fingerprint(self) -> str:
         """Return a hash of the frozen parameters, or the text ``none`` if there are none."""
         frozen = [(name, p) for name, p in self.module.named_parameters() if not p.requires_grad]
-        digest = hashlib.sha256()
-        for name, parameter in frozen:
-            digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
-            digest.update(parameter.detach().to(CPU).reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest() if frozen else "none"
+        return digest_tensors(frozen) if frozen else "none"
 
     def to_device(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move named tensors to the model's device."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_model as _load
 from safetensors.torch import save_model as _save
@@ -19,23 +21,27 @@ from fedtaco.server import RunState
 
 @dataclass(frozen=True)
 class Result:
-    """The history and models of a run.
+    """The history, models and summary of a run.
 
     ``model`` is the global model w, to which the history refers. ``output_model`` is the model that the method
-    returns: the same one, unless the method defines another, as TACO does with z.
+    returns: the same one, unless the method defines another, as TACO does with z. ``summary`` contains the figures
+    of ``summary.json``, such as ``rounds_to_target``.
     """
 
     history: History
     model: nn.Module
     output_model: nn.Module
+    summary: Mapping[str, Any]
 
     @classmethod
-    def of(cls, method: Method, model: FlatModel, state: RunState, history: History) -> Result:
+    def of(
+        cls, method: Method, model: FlatModel, state: RunState, history: History, summary: Mapping[str, Any]
+    ) -> Result:
         """Return the result of a run that ended in ``state``."""
         trained = model.to_module(state.server.weights, state.buffers)
         output = method.output(state.server)
         same = output is state.server.weights
-        return cls(history, trained, trained if same else model.to_module(output, state.buffers))
+        return cls(history, trained, trained if same else model.to_module(output, state.buffers), summary)
 
     def save(self, path: str | Path) -> None:
         """Write the global model as a safetensors file, which :func:`load_model` reads."""
