@@ -12,8 +12,8 @@ from fedtaco.experiment.sweep import TunedMethod
 from fedtaco.printable import printable
 from fedtaco.records.formatting import format_mean
 from fedtaco.records.summary import summarize_methods
-from fedtaco.report import explain_results, paired_differences
-from fedtaco.report.results import ResultColumn, ResultRow, build_columns
+from fedtaco.report import explain_results
+from fedtaco.report.results import ResultColumn, build_results
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -22,13 +22,10 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     Parameters
     ----------
     summaries
-        Summaries of runs that have ended; all methods are compared with the first one.
+        Summaries of runs that have ended.
     """
-    methods = summarize_methods(summaries)
-    differences = paired_differences(summaries, methods[0].method)
-    reference = methods[0].method if differences else None
-    rows = [ResultRow(method, differences.get(method.method)) for method in methods]
-    columns = _join_alphas(build_columns(rows, summaries[0]["target"], reference))
+    results = build_results(summaries)
+    methods, columns = [row.summary for row in results.rows], _join_alphas(results.columns)
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
     table.add_column("\nmethod", no_wrap=True)
     for column in columns:
@@ -38,7 +35,7 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(*cells)
     rounds = max(summary["rounds"] for summary in summaries)
     notes = [note for summary in summaries for note in summary["partition_notes"]]
-    legend = explain_results(methods, rounds=rounds, reference=reference, partition_notes=notes)
+    legend = explain_results(methods, rounds=rounds, reference=results.reference, partition_notes=notes)
     PlainConsole().print(table, "", Text(printable(" ".join(legend), MAX_LINE), "dim"))
 
 
@@ -51,7 +48,7 @@ def _join_alphas(columns: Sequence[ResultColumn]) -> list[ResultColumn]:
     groups = [column.title.removeprefix("α ") for column in alphas]
     lines = zip(*(column.cells for column in alphas), strict=True)
     names, *cells = _align([groups, *([cell.lstrip("0") for cell in line] for line in lines)])
-    return [*others, ResultColumn("α" if groups == ["all"] else f"α {names}", cells)]
+    return [*others, ResultColumn("α" if groups == ["all"] else f"α {names}", cells, {})]
 
 
 def print_tuned(tuned: Sequence[TunedMethod]) -> None:

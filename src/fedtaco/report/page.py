@@ -16,7 +16,6 @@ from fedtaco.records.summary import MethodSummary
 from fedtaco.report.events import Event
 from fedtaco.report.legend import pluralize
 from fedtaco.report.page_data import PageData, ReportProgress, build_page_data
-from fedtaco.report.results import build_columns
 
 LISTED = 200
 """Maximum number of expulsions or dropped uploads listed for a run."""
@@ -125,12 +124,12 @@ def _summary(data: PageData) -> str:
     best = max(_tested(data), key=lambda row: row.accuracy or 0.0, default=None)
     if best is None:
         return text
-    place = "highest, " if len(data["results"]) > 1 else ""
+    place = "highest, " if len(data["results"].rows) > 1 else ""
     return f"<strong>{escape(best.method)}</strong> ends {place}at {_accuracy(best)} test accuracy. {text}"
 
 
 def _tested(data: PageData) -> list[MethodSummary]:
-    return [row.summary for row in data["results"] if row.summary.accuracy is not None]
+    return [row.summary for row in data["results"].rows if row.summary.accuracy is not None]
 
 
 def _accuracy(row: MethodSummary) -> str:
@@ -151,8 +150,7 @@ def _final_accuracies(data: PageData) -> str:
 
 
 def _results(data: PageData) -> str:
-    columns = build_columns(data["results"], data["target"], data["reference"])
-    names = [f"{row.summary.method} ({row.status})" if row.status else row.summary.method for row in data["results"]]
+    names, columns = [row.name for row in data["results"].rows], data["results"].columns
     cells = [[cell if cell == "–" else f"{cell} {column.unit}".strip() for cell in column.cells] for column in columns]
     head = ["method", *(column.title for column in columns)]
     return _table(head, list(zip(names, *cells, strict=True)), keyed=True)

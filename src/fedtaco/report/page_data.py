@@ -9,7 +9,7 @@ from fedtaco.records import QUANTITIES, RunFolder
 from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
-from fedtaco.report.results import build_rows
+from fedtaco.report.results import build_run_results
 from fedtaco.report.run_reader import RunData, read_run
 from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
 
@@ -45,7 +45,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     varied = varying_settings(settings)
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
-    results, reference = build_rows(methods)
+    results = build_run_results(methods, common.get("target"))
     notes = [note for run in runs for note in run.summary["partition_notes"]]
     return {
         "dataset": runs[0].config["dataset"],
@@ -57,9 +57,11 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "methods": [{"name": method.name, "curves": build_curves(method)} for method in methods],
         "timed": any(is_timed(method) for method in methods),
         "results": results,
-        "reference": reference,
         "legend": explain_results(
-            [row.summary for row in results], rounds=common.get("rounds"), reference=reference, partition_notes=notes
+            [row.summary for row in results.rows],
+            rounds=common.get("rounds"),
+            reference=results.reference,
+            partition_notes=notes,
         ),
         "quantities": [
             {"name": one.name, "symbol": one.symbol, "title": one.title, "scale": one.scale} for one in QUANTITIES
