@@ -14,6 +14,7 @@ from run_helpers import Interrupted, assert_same_result, interrupt_after, withou
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.methods import METHODS
+from fedtaco.files import SCHEMA
 from fedtaco.records import RunFolder
 
 SETTINGS = {"dataset": "digits", "clients": 6, "rounds": 8, "local_steps": 4, "batch_size": 16}
@@ -87,7 +88,7 @@ def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     assert_same_result(expected, resumed)
     assert resumed.history == RunFolder(tmp_path / "run").history()
     lines = (tmp_path / "run" / "clients.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["schema"] == 3 for line in lines)
+    assert all(json.loads(line)["schema"] == SCHEMA for line in lines)
 
 
 def test_run_of_another_version_is_refused_with_the_difference(tmp_path, monkeypatch):

@@ -17,11 +17,13 @@ from fedtaco.cli import data, flower, report, reproduce
 from fedtaco.cli.console import print_error, print_line, stderr
 from fedtaco.cli.options import (
     CliOptions,
+    ConfigFile,
     Format,
     MethodName,
     Seeds,
     as_json,
     check_seeds,
+    is_given,
     parse_grid,
     split_names,
     with_experiment_settings,
@@ -87,6 +89,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 def run(
     settings: dict[str, Any],
     options: CliOptions,
+    config: ConfigFile = None,
     method: MethodName = "taco",
 ) -> None:
     """Run one method on one dataset and record it in a run folder.
@@ -98,10 +101,16 @@ def run(
       fedtaco run --method scaffold --participation 0.2 --rounds 50 --seed 1
 
       fedtaco run --method taco --set taco.gamma=0.02 --out runs/gamma --format json
+
+      fedtaco run runs/gamma/config.toml --seed 1
+
+      fedtaco run --dataset mine:load --model mine:Net --partition mine:split
     """
     from fedtaco.cli import actions
 
-    summary, folder = actions.run_one({**settings, "method": method}, options)
+    if is_given("method", method):
+        settings["method"] = method
+    summary, folder = actions.run_one(settings, config, options)
     _print_results([summary], folder, options)
 
 
@@ -125,8 +134,9 @@ def compare(
     """
     from fedtaco.cli import actions
 
-    summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, options)
-    _print_results(summaries, folder, options)
+    check_seeds(seeds)
+    comparison = actions.compare_methods(split_names(methods), seeds, settings, options)
+    _print_results(comparison.runs, comparison.folder, options)
 
 
 @app.command()
@@ -165,14 +175,14 @@ def sweep(
     from fedtaco.cli import actions
     from fedtaco.cli.tables import print_tuned
 
-    wanted = _seeds(settings, seeds)
-    tuned, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, options)
+    check_seeds(seeds)
+    done = actions.tune_methods(split_names(methods), parse_grid(grid), budget, seeds, settings, options)
     if options.json:
-        rows = [dataclasses.asdict(one) for one in tuned]
-        print(json.dumps({"folder": str(folder), "methods": rows}, indent=2))
+        rows = [dataclasses.asdict(one) for one in done.tuned]
+        print(json.dumps({"folder": str(done.folder), "methods": rows}, indent=2))
     else:
-        print_tuned(tuned)
-        print_line(f"Recorded in {folder}")
+        print_tuned(done.tuned)
+        print_line(f"Recorded in {done.folder}")
 
 
 @app.command()
@@ -185,13 +195,6 @@ def methods(format_: Format = "table") -> None:
         print(json.dumps(method_rows(), indent=2))
     else:
         print_methods()
-
-
-def _seeds(settings: dict[str, Any], count: int) -> range:
-    """Return ``count`` seeds that start at ``settings["seed"]``; that entry is removed from ``settings``."""
-    check_seeds(count)
-    first = settings.pop("seed")
-    return range(first, first + count)
 
 
 def _print_results(summaries: list[dict[str, Any]], folder: Path, options: CliOptions) -> None:

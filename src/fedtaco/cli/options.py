@@ -43,6 +43,13 @@ def _options(kind: type) -> dict[str, inspect.Parameter]:
 
 SETTINGS, RUN_OPTIONS = _options(ExperimentConfig), _options(RunOptions)
 MethodName = SETTINGS.pop("method").annotation
+ConfigFile = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A config.toml of another run, whose settings are used; options override them.",
+        rich_help_panel=EXPERIMENT,
+    ),
+]
 Partition, DataDir = SETTINGS["partition"].annotation, RUN_OPTIONS["data_dir"].annotation
 Resume, Overwrite = RUN_OPTIONS["resume"].annotation, RUN_OPTIONS["overwrite"].annotation
 Seeds = Annotated[int, typer.Option(help="Number of seeds, starting with --seed.", rich_help_panel=TRAINING)]

@@ -6,15 +6,15 @@ from fedtaco.data.own import BY_CLIENT, count_own_clients, fingerprint, load_own
 from fedtaco.data.partitions import Partition, check_partition, is_own_partition, label_counts, partition
 from fedtaco.data.samples import Samples, StackedBatches, TensorSamples, as_samples, batch_plan
 from fedtaco.data.sources import dataset_info, is_own_dataset
-from fedtaco.data.sources.base import LoadedDataset
+from fedtaco.data.sources.base import TaskData
 
 __all__ = [
     "BY_CLIENT",
     "JoinedSamples",
-    "LoadedDataset",
     "Partition",
     "Samples",
     "StackedBatches",
+    "TaskData",
     "TensorSamples",
     "as_samples",
     "batch_plan",

@@ -12,7 +12,7 @@ from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.partitions import Indices, Partition, partition
 from fedtaco.data.samples import TensorSamples, as_samples
 from fedtaco.data.sources import find_source
-from fedtaco.data.sources.base import LoadedDataset, Progress
+from fedtaco.data.sources.base import LoadedDataset, Progress, TaskData
 from fedtaco.errors import InvalidInput
 from fedtaco.randomness import generator
 
@@ -79,12 +79,12 @@ def fetch_dataset(
     return source.fetch(data_folder(data_dir), address or source.info.hub, progress)
 
 
-def partition_dataset(data: LoadedDataset, spec: str, clients: int, seed: int) -> Partition:
+def partition_dataset(data: TaskData, spec: str, clients: int, seed: int) -> Partition:
     """Partition the training samples of a dataset over clients.
 
     Parameters
     ----------
-    data : LoadedDataset
+    data : TaskData
         The dataset.
     spec : str
         Partition, such as ``groups`` or ``dirichlet:0.5``; see :func:`partition`. It is not used if the data are given

@@ -53,7 +53,8 @@ class JoinedSamples:
         owners = self._owners(chosen)
         if len(owners) == 0 or (owners != owners[0]).any():
             return JoinedSamples(self.parts, chosen)
-        own, start = self.parts[owners[0]], int(self.starts[owners[0]])
+        client = int(owners[0])
+        own, start = self.parts[client], int(self.starts[client])
         is_whole = torch.equal(chosen, torch.arange(start, start + len(own)))
         return own if is_whole else own.subset(chosen - start)
 

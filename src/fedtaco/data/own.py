@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.samples import Samples, TensorSamples, as_samples, class_labels
-from fedtaco.data.sources.base import DatasetInfo, LoadedDataset
+from fedtaco.data.sources.base import DatasetInfo, TaskData
 from fedtaco.errors import InvalidInput
 from fedtaco.registry import call_own, import_object
 from fedtaco.tensor_digest import digest_tensors
@@ -19,7 +19,7 @@ DIGEST_BATCH, DIGEST_SAMPLES = 1024, 32
 """Samples that are read at once for a fingerprint, and the number that is read of a dataset that is not in memory."""
 
 
-def own_dataset(name: str, train: Any, test: Any, *, per_client: bool) -> LoadedDataset:
+def own_dataset(name: str, train: Any, test: Any, *, per_client: bool) -> TaskData:
     """Return data of a user's own as a dataset.
 
     Parameters
@@ -35,7 +35,7 @@ def own_dataset(name: str, train: Any, test: Any, *, per_client: bool) -> Loaded
 
     Returns
     -------
-    LoadedDataset
+    TaskData
         The samples, those of all clients joined; ``info.classes`` is 0 if the targets are not class labels in memory.
 
     Raises
@@ -62,10 +62,10 @@ def own_dataset(name: str, train: Any, test: Any, *, per_client: bool) -> Loaded
         x, _ = samples.batch(torch.tensor([0]))
     partition = BY_CLIENT if per_client else "iid"
     info = DatasetInfo(name, name, tuple(x.shape[1:]), _count_classes(samples, tested), "mlp", partition)
-    return LoadedDataset(info, samples, tested)
+    return TaskData(info, samples, tested)
 
 
-def load_own_dataset(spec: str) -> LoadedDataset:
+def load_own_dataset(spec: str) -> TaskData:
     """Call a user's function that returns ``(train, test)``.
 
     Parameters
@@ -89,7 +89,7 @@ def load_own_dataset(spec: str) -> LoadedDataset:
     return own_dataset(spec, train, test, per_client=isinstance(train, list))
 
 
-def count_own_clients(data: LoadedDataset, partition: str | None, clients: int | None) -> int | None:
+def count_own_clients(data: TaskData, partition: str | None, clients: int | None) -> int | None:
     """Return the number of clients of data that are given for each client; ``None`` for other data.
 
     Raises
@@ -107,7 +107,7 @@ def count_own_clients(data: LoadedDataset, partition: str | None, clients: int |
     return count
 
 
-def fingerprint(data: LoadedDataset) -> str:
+def fingerprint(data: TaskData) -> str:
     """Return the SHA-256 of the training and test samples, and of which client holds which.
 
     Of samples that are not in memory, only some are read.
@@ -115,7 +115,7 @@ def fingerprint(data: LoadedDataset) -> str:
     return digest_tensors(_digested(data))
 
 
-def _digested(data: LoadedDataset) -> Iterator[tuple[str, Tensor]]:
+def _digested(data: TaskData) -> Iterator[tuple[str, Tensor]]:
     train = data.train.parts if isinstance(data.train, JoinedSamples) else [data.train]
     with torch.random.fork_rng(devices=[]):
         for name, samples in (*((f"train {number}", one) for number, one in enumerate(train)), ("test", data.test)):
@@ -130,7 +130,7 @@ def _digested(data: LoadedDataset) -> Iterator[tuple[str, Tensor]]:
 
 def _digested_indices(samples: Samples) -> Sequence[Tensor]:
     if isinstance(samples, TensorSamples):
-        return torch.arange(len(samples)).split(DIGEST_BATCH)
+        return torch.split(torch.arange(len(samples)), DIGEST_BATCH)
     return (torch.linspace(0, len(samples) - 1, min(len(samples), DIGEST_SAMPLES)).long(),)
 
 

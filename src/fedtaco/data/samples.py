@@ -166,9 +166,9 @@ def class_labels(samples: Samples) -> npt.NDArray[np.int64] | None:
     array([0, 1, 0])
     """
     y = samples.labels()
-    if y is None or y.ndim != 1 or y.is_floating_point() or len(y) == 0 or not 0 <= int(y.min()) <= int(y.max()) < MAX_CLASSES:
+    if y is None or y.ndim != 1 or y.is_floating_point() or len(y) == 0:
         return None
-    return y.long().numpy()
+    return y.long().numpy() if 0 <= int(y.min()) <= int(y.max()) < MAX_CLASSES else None
 
 
 def as_samples(data: object) -> Samples:

@@ -3,8 +3,9 @@
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from fedtaco.data import BY_CLIENT, check_partition, count_own_clients, dataset_info
 from fedtaco.errors import InvalidInput, unknown
@@ -13,6 +14,7 @@ from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask, name_of
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import check_model
 from fedtaco.parameters import Configurable, ParameterValue, domains
+from fedtaco.registry import Registry
 from fedtaco.runs.settings import ExperimentConfig, check_settings
 from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
@@ -72,13 +74,15 @@ def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> Experiment
 
 
 def with_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which method and detector are names, and their parameters stand among the parameters."""
+    """Return settings in which method and detector are names, and parameters that they change are among the others."""
     named, parameters = dict(settings), dict(settings.get("parameters") or {})
-    for name, registry in (("method", METHODS), ("detector", DETECTORS)):
+    registries: dict[str, Registry[Any]] = {"method": METHODS, "detector": DETECTORS}
+    for name, registry in registries.items():
         given = settings.get(name)
         if given is not None and not isinstance(given, str):
             instance = registry.instance(given)
-            parameters |= instance.parameters()
+            defaults = type(instance)().parameters()
+            parameters |= {key: value for key, value in instance.parameters().items() if value != defaults.get(key)}
             named[name] = registry.spec(instance)
     return {**named, "parameters": parameters} if parameters else named
 
@@ -102,7 +106,8 @@ def folder_name(start: str, config: ExperimentConfig, own: OwnTask = NOTHING_OWN
     Parameters
     ----------
     start
-        What the name begins with; it says what distinguishes folders besides settings.
+        What the name begins with; it says what distinguishes folders besides settings. Characters that are unusual in
+        names of folders are replaced.
     config
         The settings of one run. If some are not the defaults of its method and dataset, the name ends in a hash of
         these.
@@ -118,12 +123,21 @@ def folder_name(start: str, config: ExperimentConfig, own: OwnTask = NOTHING_OWN
     >>> folder_name("digits-taco-seed0", resolve_config(method="taco", rounds=3))
     'digits-taco-seed0-aa5c2887'
     """
-    named = ("method", "seed") if own.dataset is not None else ("method", "dataset", "seed")
-    defaults = resolve_config(own, **{name: config[name] for name in named}, **usual)
+    named: tuple[Literal["method", "dataset", "seed"], ...] = ("method", "dataset", "seed")
+    defaults: Mapping[str, Any] = resolve_config(own, **{name: config[name] for name in named}, **usual)
     changed = {name: value for name, value in to_stored(config, own).items() if value != defaults.get(name)}
     changed.pop("fedtaco")
     digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
-    return f"{start}-{digest[:8]}" if changed else start
+    plain = re.sub(r"[^\w.:+-]+", "-", start)
+    return f"{plain}-{digest[:8]}" if changed else plain
+
+
+def shared_folder_name(start: str, settings: Mapping[str, Any], own: OwnTask, **usual: Any) -> str:
+    """Return the default name of the folder of several runs, whichever their methods and seeds are."""
+    shared = {name: value for name, value in settings.items() if name not in ("method", "seed", "parameters")}
+    config = resolve_config(own, method="fedavg", **shared)  # any method: its parameters are not among the shared ones
+    given = settings.get("parameters") or {}
+    return folder_name(start, {**config, "parameters": {**config["parameters"], **given}}, own, **usual)
 
 
 def check_distinct(methods: Sequence[str]) -> None:

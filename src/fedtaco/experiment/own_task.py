@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedtaco.data import LoadedDataset, fingerprint, is_own_dataset, load_own_dataset, own_dataset
+from fedtaco.data import TaskData, fingerprint, is_own_dataset, load_own_dataset, own_dataset
 from fedtaco.errors import InvalidInput
 from fedtaco.models import Loss, is_own_model
 from fedtaco.randomness import torch_seed
@@ -30,7 +30,7 @@ OWN_DATA = "own data"
 class OwnTask:
     """What a run uses of a user's own; ``None`` stands for what its configuration names."""
 
-    dataset: LoadedDataset | None = None
+    dataset: TaskData | None = None
     model: OwnModel | None = None
     loss: Loss = cross_entropy
     """The mean loss of a batch, from predictions and targets."""
@@ -46,14 +46,13 @@ class OwnTask:
         InvalidInput
             If code cannot be imported, or fails.
         """
-        if isinstance(model, str):
-            model = import_object(model, "model", "Class") if is_own_model(model) else None
-        return cls(load_own_dataset(dataset) if dataset is not None and is_own_dataset(dataset) else None, model)
+        data = load_own_dataset(dataset) if dataset is not None and is_own_dataset(dataset) else None
+        return cls(data, _find_model(model))
 
     @classmethod
     def from_data(
         cls,
-        model: OwnModel,
+        model: OwnModel | str | None,
         clients: Sequence[Any],
         test: Any,
         *,
@@ -66,14 +65,14 @@ class OwnTask:
             raise InvalidInput(f"name is '{name}'; it must be text without a colon.")
         data = own_dataset(name or OWN_DATA, clients, test, per_client=True)
         if local_steps is None or isinstance(local_steps, int):
-            return cls(data, model, loss)
+            return cls(data, _find_model(model), loss)
         if len(local_steps) != len(clients):
             raise InvalidInput(
                 f"local_steps lists {len(local_steps)} numbers for {len(clients)} clients; give one for each."
             )
         if min(local_steps) < 1:
             raise InvalidInput(f"local_steps contains {min(local_steps)}; each must be a whole number at least 1.")
-        return cls(data, model, loss, list(local_steps))
+        return cls(data, _find_model(model), loss, list(local_steps))
 
     def build_model(self, seed: int) -> nn.Module:
         """Return the own model with the initial weights of a seed; a module has the same ones for every seed.
@@ -83,7 +82,7 @@ class OwnTask:
         InvalidInput
             If the model is neither a module nor a callable without required arguments that returns one.
         """
-        model = self.model
+        model: Any = self.model
         if not isinstance(model, nn.Module) and _needs_no_arguments(model):
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(torch_seed(seed, "model"))
@@ -126,6 +125,14 @@ def name_of(thing: Any) -> str:
     """
     thing = thing.func if isinstance(thing, partial) else thing
     return str(getattr(thing, "__name__", type(thing).__name__))
+
+
+def _find_model(model: OwnModel | str | None) -> OwnModel | None:
+    """Return an own model, imported if it is given as ``package.module:name``; ``None`` for a model by name."""
+    if not isinstance(model, str):
+        return model
+    found: OwnModel | None = import_object(model, "model", "Class") if is_own_model(model) else None
+    return found
 
 
 def _needs_no_arguments(model: Any) -> bool:

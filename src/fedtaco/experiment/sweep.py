@@ -9,8 +9,10 @@ from statistics import fmean
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
+from fedtaco.experiment.comparison import MethodGiven
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config
+from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config, with_names
+from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import METHODS
 from fedtaco.randomness import generator
 from fedtaco.runs.callbacks import Callback
@@ -22,6 +24,8 @@ ParameterGrid = Mapping[str, Sequence[float | str]]
 """The values to try, by setting or parameter."""
 Point = dict[str, float | str]
 """One value per setting or parameter of a grid."""
+VALIDATION = 0.1
+"""Fraction of the samples that is held out by default."""
 MAX_POINTS = 10_000
 """Maximum number of points in the grid of a method."""
 
@@ -53,14 +57,19 @@ class TunedMethod:
 
 
 def plan_sweep(
-    methods: Sequence[str], grid: ParameterGrid, seeds: Sequence[int], budget: int | None = None, **settings: Any
+    methods: Sequence[MethodGiven],
+    grid: ParameterGrid,
+    seeds: Sequence[int],
+    budget: int | None = None,
+    own: OwnTask = NOTHING_OWN,
+    **settings: Any,
 ) -> list[Trial]:
     """Return the trials of each method.
 
     Parameters
     ----------
     methods
-        Names of the methods; none may be repeated.
+        The methods; none may be repeated.
     grid
         The values to try. A setting such as ``local_lr`` applies to all methods, a parameter such as
         ``taco.gamma`` to its own method only.
@@ -68,6 +77,8 @@ def plan_sweep(
         Seeds with which each point is run.
     budget
         Number of points to try for each method, drawn at random from its grid; all by default.
+    own
+        The user's own data and model, if there are any.
     **settings
         Settings that are not varied; ``validation`` is required.
 
@@ -79,27 +90,33 @@ def plan_sweep(
     if not settings.get("validation"):
         raise InvalidInput("A sweep selects by accuracy on held-out training data; set validation, such as 0.1.")
     if not grid:
-        raise InvalidInput("The grid is empty; name something to vary, such as --grid local_lr=0.01,0.1.")
+        raise InvalidInput("The grid is empty; name something to vary, such as local_lr, and the values to try.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
     grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
     setting_names = {name for name in grid if "." not in name}
-    allowed = set(declared(ExperimentConfig)) - NOT_TUNED
+    allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if own.model is None else {"model"})
     for name in setting_names - allowed:
         raise unknown("setting to tune", name, allowed)
-    check_distinct(methods)
+    settings = with_names(settings)
+    named = [with_names({"method": method}) for method in methods]
+    names = [one["method"] for one in named]
+    check_distinct(names)
     detector = settings.get("detector") or "off"
     fixed = settings.pop("parameters", {})
     parameters = {name: values[0] for name, values in grid.items() if "." in name}
-    check_parameters({**fixed, **parameters}, methods, detector)
+    check_parameters({**fixed, **parameters}, names, detector)
     trials = []
-    for method in methods:
+    for one in named:
+        method = one["method"]
         varied_names = [*setting_names, *relevant_parameters(parameters, method, detector)]
         for point in _points({name: grid[name] for name in varied_names}, budget):
-            values = {**fixed, **{name: value for name, value in point.items() if "." in name}}
+            tried = {name: value for name, value in point.items() if "." in name}
+            values = {**fixed, **one.get("parameters", {}), **tried}
             varied = {name: value for name, value in point.items() if "." not in name}
             configs = [
                 resolve_config(
+                    own,
                     **{**settings, **varied, "method": method, "seed": seed},
                     parameters=relevant_parameters(values, method, detector),
                 )
@@ -109,22 +126,26 @@ def plan_sweep(
     return trials
 
 
-def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback) -> list[TunedMethod]:
+def run_sweep(
+    trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback, own: OwnTask = NOTHING_OWN
+) -> list[TunedMethod]:
     """Run all trials, each run in its own subfolder of ``out``, and return the best trial of each method."""
     require_folder_for_runs(out)
     runs = [(one, out / trial.folder / f"seed{one['seed']}") for trial in trials for one in trial.configs]
-    summaries = iter(run_all(runs, options, callback))
+    summaries = iter(run_all(runs, options, callback, own))
     results: dict[str, list[TunedMethod]] = {}
     for trial in trials:
-        own = [next(summaries) for _ in trial.configs]
+        done = [next(summaries) for _ in trial.configs]
         name = METHODS.find(trial.method).name
-        results.setdefault(name, []).append(TunedMethod(name, 1, trial.point, _mean_validation_accuracy(own), own))
+        results.setdefault(name, []).append(TunedMethod(name, 1, trial.point, _mean_validation_accuracy(done), done))
     best = [max(tried, key=lambda one: one.validation_accuracy) for tried in results.values()]
     return [replace(one, tried=len(results[one.method])) for one in best]
 
 
 def _mean_validation_accuracy(summaries: Sequence[Mapping[str, Any]]) -> float:
     """Return the mean accuracy on held-out samples after the last round; a run that diverged counts as 0."""
+    if any(not run["stopped"] and run["validation_accuracy"] is None for run in summaries):
+        raise InvalidInput("A sweep compares accuracies, but the targets of these data are not class labels.")
     return fmean(0.0 if run["stopped"] else run["validation_accuracy"] for run in summaries)
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.config import resolve_config
-from fedtaco.experiment.own_task import NOTHING_OWN, OwnModel, OwnTask
+from fedtaco.experiment.own_task import OwnModel, OwnTask
 from fedtaco.experiment.runner import run_experiment
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.methods import Method
@@ -22,7 +22,7 @@ from fedtaco.trust import Detector
 
 
 def train(
-    model: OwnModel,
+    model: OwnModel | str,
     clients: Sequence[Any],
     test: Any = None,
     *,
@@ -46,7 +46,8 @@ def train(
     ----------
     model
         A module, which is copied and not changed; or a callable without required arguments that returns one, such as
-        its class, so that the initial weights depend on the seed.
+        its class, so that the initial weights depend on the seed. Models that fedtaco ships can be given by name, such
+        as ``mlp:64-32``.
     clients
         One ``(x, y)`` pair of tensors or one ``torch.utils.data.Dataset`` per client.
     test
@@ -104,8 +105,11 @@ def train(
     """
     own = OwnTask.from_data(model, clients, test, name=name, loss=loss, local_steps=local_steps)
     steps = local_steps if isinstance(local_steps, int) else max(local_steps)
-    config = resolve_config(own, method=method, detector=detector, rounds=rounds, local_steps=steps, **settings)
-    return _run_alone(config, out, RunOptions(resume, overwrite, workers=workers), callbacks, track, own)
+    named = model if isinstance(model, str) else None
+    config = resolve_config(
+        own, method=method, model=named, detector=detector, rounds=rounds, local_steps=steps, **settings
+    )
+    return run_alone(config, out, RunOptions(resume, overwrite, workers=workers), callbacks, track, own)
 
 
 def run(
@@ -161,17 +165,18 @@ def run(
     own = replace(OwnTask.from_settings(settings.get("dataset"), model), loss=loss)
     named = model if isinstance(model, str) else None
     config = resolve_config(own, method=method, model=named, detector=detector, **settings)
-    return _run_alone(config, out, RunOptions(resume, overwrite, data_dir, workers), callbacks, track, own)
+    return run_alone(config, out, RunOptions(resume, overwrite, data_dir, workers), callbacks, track, own)
 
 
-def _run_alone(
+def run_alone(
     config: ExperimentConfig,
     out: str | Path | None,
     options: RunOptions,
     callbacks: Sequence[Callback],
     track: Sequence[str],
-    own: OwnTask = NOTHING_OWN,
+    own: OwnTask,
 ) -> Result:
+    """Run a checked configuration, followed by callbacks and trackers."""
     if out is None and (options.resume or options.overwrite):
         raise InvalidInput(f"{'resume' if options.resume else 'overwrite'} needs the folder of the run (out).")
     callback = CallbackList([*callbacks, *build_trackers(track)])

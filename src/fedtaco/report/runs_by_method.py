@@ -43,16 +43,29 @@ class MethodRuns:
 def group_by_method(runs: Sequence[RunData]) -> list[MethodRuns]:
     """Group runs that differ only in their seeds; name them by method and by the settings that distinguish them."""
     names = {run.config["method"]: run.summary["method"] for run in sorted(runs, key=lambda run: run.is_finished)}
-    by_method: dict[str, list[RunData]] = {}
-    for run in runs:
-        by_method.setdefault(str(names[run.config["method"]]), []).append(run)
+    methods = [str(names[run.config["method"]]) for run in runs]
+    named = zip(name_groups(methods, [run.settings for run in runs]), methods, runs, strict=True)
     groups: dict[str, list[RunData]] = {}
-    for method, own in by_method.items():
-        varied = distinguishing_settings([run.settings for run in own])
-        for run in own:
-            given = [f"{name.removeprefix(method + '.')}={format_setting(run.settings.get(name))}" for name in varied]
-            groups.setdefault(f"{method} ({', '.join(given)})" if given else method, []).append(run)
+    for name, _, run in sorted(named, key=lambda one: methods.index(one[1])):
+        groups.setdefault(name, []).append(run)
     return [MethodRuns(name, sorted(own, key=lambda run: run.seed)) for name, own in groups.items()]
+
+
+def name_groups(methods: Sequence[str], settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Name each run by its method and the settings that distinguish it from other runs of the method.
+
+    >>> name_groups(["taco", "taco", "stem"], [{"taco.gamma": 0.1}, {"taco.gamma": 0.2}, {}])
+    ['taco (gamma=0.1)', 'taco (gamma=0.2)', 'stem']
+    """
+    varied = {
+        method: distinguishing_settings([own for name, own in zip(methods, settings, strict=True) if name == method])
+        for method in methods
+    }
+    names = []
+    for method, own in zip(methods, settings, strict=True):
+        given = [f"{name.removeprefix(method + '.')}={format_setting(own.get(name))}" for name in varied[method]]
+        names.append(f"{method} ({', '.join(given)})" if given else method)
+    return names
 
 
 def varying_settings(settings: Sequence[dict[str, Any]]) -> list[str]:

@@ -16,10 +16,11 @@ from fedtaco.files import reading
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel
 from fedtaco.records import History
+from fedtaco.report.notebook import data_frame, results_html
 from fedtaco.server import RunState
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The history, models and summary of a run.
 
@@ -42,6 +43,42 @@ class Result:
         output = method.output(state.server)
         same = output is state.server.weights
         return cls(history, trained, trained if same else model.to_module(output, state.buffers), summary)
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one row per round; raise InvalidInput if pandas is not installed."""
+        return data_frame(self.history.table())
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw the test accuracy over rounds.
+
+        Parameters
+        ----------
+        path
+            PDF, PNG or SVG file to write; ``None`` writes nothing.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        InvalidInput
+            If matplotlib is not installed, or the file cannot be written.
+        """
+        from fedtaco.report.plots import plot_accuracy
+
+        return plot_accuracy({self.summary["method"]: [self.history]}, path, self.summary["target"])
+
+    def __repr__(self) -> str:
+        accuracy = self.summary["final_accuracy"]
+        measured = "" if accuracy is None else f", accuracy {accuracy:.1%}"
+        return (
+            f"<Result of {self.summary['method']} on {self.summary['dataset']}: {len(self.history)} rounds{measured}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return results_html([self.summary])
 
     def save(self, path: str | Path) -> None:
         """Write the global model as a safetensors file, which :func:`load_model` reads."""

@@ -74,7 +74,9 @@ class SharedSettings(TypedDict, total=False):
         float | None,
         setting(None, "Server learning rate, η_g; K·η_l by default (plain averaging).", low=0, high=1e30, on_wire=True),
     ]
-    seed: Annotated[int, setting(0, "Random seed; with several seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)]
+    seed: Annotated[
+        int, setting(0, "Random seed; with several seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)
+    ]
 
 
 class TrainSettings(SharedSettings, total=False):

@@ -110,7 +110,7 @@ class RawDataset:
 
 
 @dataclass(frozen=True)
-class LoadedDataset:
+class TaskData:
     """Training and test samples; ``users`` holds the user of each training sample if the dataset records it."""
 
     info: DatasetInfo
@@ -122,6 +122,14 @@ class LoadedDataset:
     def labels(self) -> npt.NDArray[np.int64] | None:
         """The class label of each training sample; ``None`` if the targets are not class labels."""
         return class_labels(self.train)
+
+
+@dataclass(frozen=True)
+class LoadedDataset(TaskData):
+    """Training and test samples of a dataset that is known by name."""
+
+    train: TensorSamples
+    test: TensorSamples
 
 
 @dataclass(frozen=True)
