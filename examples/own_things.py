@@ -1,7 +1,7 @@
 """Data, a model and a partition of your own, for the command line in this folder:
 
-    fedtaco run --dataset own_things:load --model own_things:Net --partition own_things:split --clients 6 --rounds 10
-    fedtaco compare --methods fedavg,taco --seeds 2 --dataset own_things:load --model own_things:Net --rounds 10
+fedtaco run --dataset own_things:load --model own_things:Net --partition own_things:split --clients 6 --rounds 10
+fedtaco compare --methods fedavg,taco --seeds 2 --dataset own_things:load --model own_things:Net --rounds 10
 """
 
 import numpy as np

@@ -9,9 +9,10 @@ import pytest
 from folders import write_run
 
 from fedtaco.report.charts import POINTS
-from fedtaco.report.page import _plotly, render, write_report
-from fedtaco.report.page_data import SIDE, build_page_data
-from fedtaco.report.run_reader import find_runs
+from fedtaco.report.output import write_report
+from fedtaco.report.page import read_plotly, render
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import SIDE, find_runs
 
 pytestmark = pytest.mark.browser
 
@@ -249,7 +250,7 @@ def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
         curve = {"rounds": points, "seconds": points, "mean": [draw() for _ in points], "seeds": [3] * POINTS}
         method["curves"]["accuracy"] = {**curve, "low": curve["mean"], "high": curve["mean"]}
     out = tmp_path / "report.html"
-    out.write_text(render(data, *_plotly()), encoding="utf-8")
+    out.write_text(render(data, *read_plotly()), encoding="utf-8")
     openings = [opened(browser, out.as_uri()) for _ in range(3)]
     print(f"{out.stat().st_size / 1e6:.1f} MB, shown and drawn after {openings} ms")
     assert all(shown < drawn for shown, drawn in openings)

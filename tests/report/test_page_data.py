@@ -8,8 +8,8 @@ import pytest
 from folders import write_run
 from reading import page_of, text_of
 
-from fedtaco.report.page_data import SIDE, build_page_data
-from fedtaco.report.run_reader import find_runs, read_run
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import SIDE, find_runs, read_run
 
 
 def test_a_curve_is_the_mean_over_seeds_with_the_lowest_and_highest(tmp_path):
@@ -62,7 +62,7 @@ def test_an_unfinished_run_is_shown_with_the_rounds_it_has(tmp_path):
     (row,) = data["results"].rows
     assert row.status == "unfinished, 2 of 3 rounds"
     assert row.summary.accuracy == 0.7
-    assert row.summary.rounds_to_target == "–"
+    assert row.summary.rounds_mark == "–"
     assert row.summary.alpha == pytest.approx({"A": 0.165, "B": 0.015})
     assert data["runs"][0]["columns"] == ["1", "2"]
     assert "taco (unfinished, 2 of 3 rounds)" in text_of(page_of([folder]))

@@ -31,6 +31,11 @@ def test_a_line_is_the_mean_over_seeds_and_its_band_their_range():
     assert target.get_ydata() == pytest.approx([70, 70])
 
 
+def test_names_are_not_read_as_formulas(tmp_path):
+    plot_accuracy({"$x^{$": [history(0.2, 0.4)]}, tmp_path / "out.png")
+    assert (tmp_path / "out.png").is_file()
+
+
 def test_more_methods_than_colours_differ_in_their_dashes():
     histories = {f"method {index}": [history(0.1)] for index in range(2 * len(ON_LIGHT))}
     lines = plot_accuracy(histories).axes[0].lines
@@ -48,9 +53,9 @@ def test_the_suffix_decides_the_format_and_equal_figures_give_equal_files(suffix
 
 
 def test_what_cannot_be_drawn_is_explained(tmp_path, monkeypatch):
-    with pytest.raises(InvalidInput, match=r"'out\.gif'; its name must end in \.pdf, \.png or \.svg"):
+    with pytest.raises(InvalidInput, match=r"path is 'out\.gif'; its name must end in \.pdf, \.png or \.svg"):
         plot_accuracy({}, "out.gif")
-    with pytest.raises(InvalidInput, match="Cannot write to"):
+    with pytest.raises(InvalidInput, match="there is no folder"):
         plot_accuracy({}, tmp_path / "nowhere" / "out.pdf")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InvalidInput, match=r"pip install 'fedtaco\[plot\]'"):

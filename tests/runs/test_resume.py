@@ -13,8 +13,8 @@ from run_helpers import Interrupted, assert_same_result, interrupt_after, withou
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.methods import METHODS
 from fedtaco.files import SCHEMA
+from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 
 SETTINGS = {"dataset": "digits", "clients": 6, "rounds": 8, "local_steps": 4, "batch_size": 16}

@@ -14,11 +14,12 @@ from fedtaco.experiment.several import compare, sweep
 from fedtaco.experiment.sweep import ParameterGrid
 from fedtaco.experiment.training import run_alone
 from fedtaco.methods import METHODS
+from fedtaco.records import RunFolder
 from fedtaco.runs.progress import ProgressBar
 
 
-def run_one(settings: dict[str, Any], config_file: Path | None, options: CliOptions) -> tuple[dict[str, Any], Path]:
-    """Run one experiment, whose settings override those in the file; return its summary and its folder."""
+def run_one(settings: dict[str, Any], config_file: Path | None, options: CliOptions) -> Comparison:
+    """Run one experiment, whose settings override those in the file, and return it as a comparison of one."""
     if config_file is not None:
         settings = read_config(config_file, **settings)
     own = OwnTask.from_settings(settings.get("dataset"), settings.get("model"))
@@ -26,10 +27,10 @@ def run_one(settings: dict[str, Any], config_file: Path | None, options: CliOpti
     name = f"{config['dataset']}-{METHODS.find(config['method']).name}-seed{config['seed']}"
     folder = options.out or Path("runs") / folder_name(name, config, own)
     try:
-        result = run_alone(config, folder, options.run, [ProgressBar(stderr)], options.track, own)
+        run_alone(config, folder, options.run, [ProgressBar(stderr)], options.track, own)
     except RunStopped as stop:
         raise RunStopped(f"{stop} The records are in {folder}.") from stop
-    return dict(result.summary), folder
+    return Comparison(folder, [{"folder": str(folder), **(RunFolder(folder).summary() or {})}])
 
 
 def compare_methods(methods: list[str], seeds: int, settings: dict[str, Any], options: CliOptions) -> Comparison:

@@ -4,7 +4,7 @@ from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partiti
 from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.own import BY_CLIENT, count_own_clients, fingerprint, load_own_dataset, own_dataset
 from fedtaco.data.partitions import Partition, check_partition, is_own_partition, label_counts, partition
-from fedtaco.data.samples import Samples, StackedBatches, TensorSamples, as_samples, batch_plan
+from fedtaco.data.samples import Samples, StackedBatches, TensorSamples, as_samples, batch_plan, class_labels
 from fedtaco.data.sources import dataset_info, is_own_dataset
 from fedtaco.data.sources.base import TaskData
 
@@ -19,6 +19,7 @@ __all__ = [
     "as_samples",
     "batch_plan",
     "check_partition",
+    "class_labels",
     "count_own_clients",
     "dataset_info",
     "fetch_dataset",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -15,6 +16,7 @@ from fedtaco.data import (
     Partition,
     Samples,
     TensorSamples,
+    class_labels,
     dataset_info,
     hold_out,
     label_counts,
@@ -42,6 +44,8 @@ class PreparedRun:
     """A run that is ready to start."""
 
     partition: PartitionRecord
+    test_counts: Sequence[int]
+    """Number of test samples of each class; empty if unknown."""
     notes: Sequence[str]
     """Remarks on the partition, for the user."""
     simulator: Simulator
@@ -93,8 +97,10 @@ class PreparedRun:
         )
         unknown = PartitionRecord.unknown(len(parts)).label_counts
         counts = unknown if data.labels is None else label_counts(data.labels, parts, data.info.classes)
+        test_labels = None if data.test is None else class_labels(data.test)
+        test_counts = [] if test_labels is None else np.bincount(test_labels, minlength=data.info.classes).tolist()
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, partition.notes, simulator, engine)
+        return cls(record, test_counts, partition.notes, simulator, engine)
 
 
 def prepare_simulator(

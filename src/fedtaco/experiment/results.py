@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.sweep import TunedMethod
+from fedtaco.experiment.sweep_table import build_sweep_table, trial_name
 from fedtaco.records import History, RunFolder
+from fedtaco.records.formatting import pluralize
 from fedtaco.records.summary import MethodSummary, summarize_methods
-from fedtaco.report.notebook import data_frame, results_html
+from fedtaco.report.notebook import data_frame, to_html
+from fedtaco.report.results import build_results
 from fedtaco.report.run_reader import find_runs, list_settings
-from fedtaco.report.runs_by_method import name_groups
-from fedtaco.report.table_formats import format_results
+from fedtaco.report.runs_by_method import group_runs
+from fedtaco.report.table_formats import FormattedTable, format_table, results_table
+
+Summary = dict[str, Any]
+"""The summary of a run, as ``summary.json`` contains it, with its ``folder``."""
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
-    """Runs of several methods that have ended, as :func:`fedtaco.compare` and :func:`fedtaco.load_runs` return them."""
+class SeveralRuns(ABC):
+    """Base of comparisons and sweeps: runs that have ended, in one folder."""
 
     folder: Path
     """The folder that contains the run folders."""
-    runs: list[dict[str, Any]]
-    """The summary of each run, with its ``folder``."""
+    runs: list[Summary]
+    """The summary of each run."""
 
-    @property
-    def methods(self) -> list[MethodSummary]:
-        """Means over the seeds of each method."""
-        return summarize_methods(self.runs)
+    @abstractmethod
+    def table(self) -> FormattedTable:
+        """Return the results as a table."""
 
-    def histories(self) -> dict[str, list[History]]:
-        """Read the rounds of all runs, by method; without records of clients."""
-        read: dict[str, list[History]] = {}
-        for run in self.runs:
-            read.setdefault(run["method"], []).append(History(RunFolder(run["folder"]).rounds()))
-        return read
+    @abstractmethod
+    def _drawn(self) -> Mapping[str, Sequence[Summary]]:
+        """Return the runs that a figure shows, by the name of their curve."""
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row per run; raise InvalidInput if pandas is not installed."""
@@ -44,19 +48,19 @@ class Comparison:
         return data_frame([{name: one for name, one in run.items() if isinstance(one, plain)} for run in self.runs])
 
     def to_csv(self) -> str:
-        """Return the results as CSV, with one row per method and unformatted numbers."""
-        return format_results(self.runs, "csv")
+        """Return the table as CSV, with unformatted numbers."""
+        return format_table(self.table(), "csv")
 
     def to_markdown(self) -> str:
-        """Return the results as a Markdown table, with one row per method."""
-        return format_results(self.runs, "markdown")
+        """Return the table as Markdown."""
+        return format_table(self.table(), "markdown")
 
     def to_latex(self) -> str:
-        """Return the results as a LaTeX table, which needs the package booktabs."""
-        return format_results(self.runs, "latex")
+        """Return the table as LaTeX, which needs the package booktabs."""
+        return format_table(self.table(), "latex")
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw the test accuracy over rounds, mean and range over seeds.
+        """Draw the test accuracy over rounds, mean and range over seeds; of a sweep, those of the best settings.
 
         Parameters
         ----------
@@ -75,22 +79,51 @@ class Comparison:
         """
         from fedtaco.report.plots import plot_accuracy
 
+        histories = {
+            name: [History(RunFolder(run["folder"]).rounds()) for run in own] for name, own in self._drawn().items()
+        }
         targets = {run["target"] for run in self.runs}
-        return plot_accuracy(self.histories(), path, targets.pop() if len(targets) == 1 else None)
+        return plot_accuracy(histories, path, targets.pop() if len(targets) == 1 else None)
 
     def __repr__(self) -> str:
-        return f"{len(self.runs)} runs in {self.folder}\n\n{self.to_markdown()}"
+        return f"{pluralize(len(self.runs), 'run')} in {self.folder}\n\n{self.to_markdown()}"
 
     def _repr_html_(self) -> str:
-        return results_html(self.runs)
+        return to_html(self.table())
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep:
-    """What :func:`fedtaco.sweep` returns."""
+class Comparison(SeveralRuns):
+    """What :func:`fedtaco.compare` and :func:`fedtaco.load_runs` return: one row per method in tables."""
 
-    folder: Path
-    tuned: list[TunedMethod]
+    @property
+    def methods(self) -> list[MethodSummary]:
+        """The figures of each method, means over its seeds."""
+        return summarize_methods(self.runs)
+
+    def table(self) -> FormattedTable:
+        return results_table(build_results(self.runs))
+
+    def _drawn(self) -> Mapping[str, Sequence[Summary]]:
+        by_method: dict[str, list[Summary]] = {}
+        for run in self.runs:
+            by_method.setdefault(run["method"], []).append(run)
+        return by_method
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(SeveralRuns):
+    """What :func:`fedtaco.sweep` returns: one row per setting that was tried in tables."""
+
+    methods: list[TunedMethod]
+    """All trials of each method; ``methods[0].best`` are its best settings."""
+
+    def table(self) -> FormattedTable:
+        return build_sweep_table(self.methods)
+
+    def _drawn(self) -> Mapping[str, Sequence[Summary]]:
+        best = [(tuned.method, trial) for tuned in self.methods for trial in tuned.best]
+        return {trial_name(method, trial): trial.summaries for method, trial in best}
 
 
 def load_runs(path: str | Path) -> Comparison:
@@ -126,8 +159,10 @@ def load_runs(path: str | Path) -> Comparison:
         raise InvalidInput(f"No run in {path} has ended; continue one (resume).")
     if len(ended) < len(found):
         warnings.warn(f"{len(found) - len(ended)} of {len(found)} runs in {path} have not ended.", stacklevel=2)
-    names = name_groups([run["method"] for _, _, run in ended], [list_settings(config) for _, config, _ in ended])
+    groups = group_runs([run["method"] for _, _, run in ended], [list_settings(config) for _, config, _ in ended])
     runs = [
-        {"folder": str(folder.path), **run, "method": name} for name, (folder, _, run) in zip(names, ended, strict=True)
+        {"folder": str(ended[index][0].path), **ended[index][2], "method": name}
+        for name, indices in groups.items()
+        for index in indices
     ]
     return Comparison(Path(path), runs)

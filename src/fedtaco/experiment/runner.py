@@ -92,7 +92,12 @@ def _run(
     finally:
         recorder.checkpoint()
     result = recorder.finish(
-        simulator.method, simulator.model, ending, engine=str(engine), partition_notes=list(prepared.notes)
+        simulator.method,
+        simulator.model,
+        ending,
+        test_counts=prepared.test_counts,
+        engine=str(engine),
+        partition_notes=list(prepared.notes),
     )
     callback.on_run_end(run, result.summary)
     if isinstance(ending, RunStopped):

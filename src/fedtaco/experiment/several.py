@@ -12,11 +12,11 @@ from fedtaco.experiment.comparison import MethodGiven, plan_comparison, run_comp
 from fedtaco.experiment.config import shared_folder_name, with_names
 from fedtaco.experiment.own_task import OwnModel, OwnTask
 from fedtaco.experiment.results import Comparison, Sweep
-from fedtaco.experiment.sweep import VALIDATION, ParameterGrid, plan_sweep, run_sweep
+from fedtaco.experiment.sweep import ParameterGrid, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.models import Loss
 from fedtaco.runs.callbacks import Callback, CallbackList, following
-from fedtaco.runs.settings import ComparisonSettings, RunOptions
+from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings, RunOptions
 from fedtaco.trust import Detector
 
 
@@ -147,17 +147,18 @@ def sweep(
     --------
     >>> tuned = sweep(["fedprox"], {"fedprox.zeta": [0.01, 0.1]}, dataset="digits", rounds=5)  # doctest: +SKIP
     """
-    settings.setdefault("validation", VALIDATION)
+    settings.setdefault("validation", SWEEP_VALIDATION)
     own, given = _own_task(model, clients, test, dataset, name, loss, {**settings, "detector": detector})
     trials = plan_sweep(methods, grid, _seeds(seeds, given), budget, own, **given)
     configs = [config for trial in trials for config in trial.configs]
     start, shared = f"{configs[0]['dataset']}-sweep", _with_parameters_of(methods, given)
-    default = Path("runs") / shared_folder_name(start, shared, own, validation=VALIDATION)
+    default = Path("runs") / shared_folder_name(start, shared, own, validation=SWEEP_VALIDATION)
     folder = default if out is None else Path(out)
     callback = CallbackList([*callbacks, *build_trackers(track)])
     with following(callback, configs):
         tuned = run_sweep(trials, folder, RunOptions(resume, overwrite, data_dir, workers), callback, own)
-    return Sweep(folder, tuned)
+    runs = [run for method in tuned for trial in method.trials for run in trial.summaries]
+    return Sweep(folder, runs, tuned)
 
 
 def _own_task(

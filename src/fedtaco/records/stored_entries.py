@@ -97,6 +97,8 @@ class StoredSummary(TypedDict):
     engine: str
     rounds: Count
     final_accuracy: Metric | None
+    majority_share: NotRequired[Metric | None]
+    predicts_one_class: NotRequired[bool]
     output_accuracy: Metric | None
     validation_accuracy: Metric | None
     worst_tenth_accuracy: Metric | None

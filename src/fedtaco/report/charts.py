@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedtaco.records.formatting import pluralize
 from fedtaco.report.heatmap import ColumnBins, Floats, rounded
 from fedtaco.report.run_reader import MEASURES, RunData
 from fedtaco.report.runs_by_method import MethodRuns
@@ -69,7 +70,7 @@ def _label_map(run: RunData) -> dict[str, Any]:
     labels = ColumnBins(counts.shape[1], run.heat.columns.limit)
     means = np.add.reduceat(rows.average(counts), labels.starts, axis=1)
     return {
-        "name": f"{run.config['partition']}, {len(counts):,} clients, seed {run.seed}",
+        "name": f"{run.config['partition']}, {pluralize(len(counts), 'client')}, seed {run.seed}",
         "clients": len(counts),
         "rows": rows.names,
         "groups": rows.groups,

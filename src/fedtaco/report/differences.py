@@ -1,5 +1,7 @@
 """Compare methods seed by seed, since runs with the same seed have the same partition, initial weights and batches."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -16,6 +18,14 @@ class Difference:
     mean: float
     low: float
     high: float
+
+    def __neg__(self) -> Difference:
+        return Difference(-self.mean, -self.high, -self.low)
+
+    @property
+    def includes_zero(self) -> bool:
+        """Whether the confidence interval includes 0."""
+        return self.low <= 0 <= self.high
 
     def __str__(self) -> str:
         text = f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
@@ -37,11 +47,7 @@ def paired_differences(summaries: Sequence[Mapping[str, Any]], reference: str) -
     dict
         The difference of each method that has at least two seeds in common with the reference.
     """
-    by_method: dict[str, dict[int, float]] = {}
-    for run in summaries:
-        accuracies = by_method.setdefault(run["method"], {})
-        if run["stopped"] is None and run["final_accuracy"] is not None:
-            accuracies[run["seed"]] = run["final_accuracy"]
+    by_method = accuracies_by_seed(summaries)
     base = by_method.pop(reference, {})
     differences = {}
     for method, accuracies in by_method.items():
@@ -49,6 +55,16 @@ def paired_differences(summaries: Sequence[Mapping[str, Any]], reference: str) -
         if len(common) > 1:
             differences[method] = confidence_interval([accuracies[seed] - base[seed] for seed in common])
     return differences
+
+
+def accuracies_by_seed(summaries: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
+    """Return the final accuracy of each method and seed, without runs that diverged or have no test set."""
+    by_method: dict[str, dict[int, float]] = {}
+    for run in summaries:
+        accuracies = by_method.setdefault(run["method"], {})
+        if run["stopped"] is None and run["final_accuracy"] is not None:
+            accuracies[run["seed"]] = run["final_accuracy"]
+    return by_method
 
 
 def confidence_interval(values: Sequence[float]) -> Difference:

@@ -5,21 +5,17 @@ from html import escape
 from typing import Any
 
 from fedtaco.errors import InvalidInput
-from fedtaco.printable import printable
-from fedtaco.report.results import build_results
+from fedtaco.report.table_formats import FormattedTable
 
 
-def results_html(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the results of runs that have ended as an HTML table, with one row per method."""
-    results = build_results(summaries)
-    header = ["method", *(f"{column.title}, {column.unit}".removesuffix(", ") for column in results.columns)]
-    names = [row.name for row in results.rows]
-    body = [_line("td", cells) for cells in zip(names, *(column.cells for column in results.columns), strict=True)]
-    return f"<table><thead>{_line('th', header)}</thead><tbody>{''.join(body)}</tbody></table>"
+def to_html(table: FormattedTable) -> str:
+    """Return a table as HTML."""
+    header, body = _line("th", table.header), "".join(_line("td", row) for row in table.rows)
+    return f"<table><thead>{header}</thead><tbody>{body}</tbody></table>"
 
 
 def _line(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(printable(cell))}</{tag}>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -5,17 +5,13 @@ import re
 from collections.abc import Sequence
 from html import escape
 from importlib import metadata, resources
-from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput
-from fedtaco.files import replacing, writing
-from fedtaco.records import RunFolder
-from fedtaco.records.formatting import format_mean
+from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary
 from fedtaco.report.events import Event
-from fedtaco.report.legend import pluralize
-from fedtaco.report.page_data import PageData, ReportProgress, build_page_data
+from fedtaco.report.page_data import PageData
 
 LISTED = 200
 """Maximum number of expulsions or dropped uploads listed for a run."""
@@ -23,44 +19,6 @@ UNFOLDED = 12
 """Maximum number of expulsions or dropped uploads that are shown unfolded."""
 EMBEDDED = ("target", "methods", "quantities", "runs", "partitions")
 """Entries of the page data that are embedded in the page as JSON, for page.js."""
-
-
-def write_report(folders: Sequence[RunFolder], out: Path, on_progress: ReportProgress = lambda *_: None) -> None:
-    """Write a report as one HTML file.
-
-    Parameters
-    ----------
-    folders
-        Runs of one dataset, finished or not.
-    out
-        File to write; an existing one is replaced, unless it is a link or a special file.
-    on_progress
-        Called with the number of rounds read so far and the total number of rounds.
-
-    Raises
-    ------
-    InvalidInput
-        If plotly is not installed, a run cannot be read, runs are of several datasets, or the file cannot be
-        written.
-    """
-    check_output_file(out)
-    library, version = _plotly()
-    page = render(build_page_data(folders, on_progress), library, version)
-    with writing(out), replacing(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-
-
-def check_output_file(out: Path) -> None:
-    """Raise InvalidInput if a file cannot be written at ``out``, or would replace something else than a file."""
-    with writing(out):
-        if not out.parent.is_dir():
-            raise InvalidInput(f"out is '{out}', but there is no folder {out.parent}.")
-        if out.is_symlink():
-            raise InvalidInput(f"out is '{out}', which is a symbolic link; name the file that it refers to.")
-        if out.is_dir():
-            raise InvalidInput(f"out is '{out}', which is a folder; name a file, such as {out / 'report.html'}.")
-        if out.exists() and not out.is_file():
-            raise InvalidInput(f"out is '{out}', which is a device or another special file; name another file.")
 
 
 def render(data: PageData, library: str, version: str) -> str:
@@ -101,7 +59,8 @@ def embedded_json(data: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _plotly() -> tuple[str, str]:
+def read_plotly() -> tuple[str, str]:
+    """Return the source code of plotly.js and its version; raise InvalidInput if plotly is not installed."""
     try:
         from plotly.offline import get_plotlyjs, get_plotlyjs_version
     except ImportError as error:
@@ -120,12 +79,7 @@ def _summary(data: PageData) -> str:
     facts = [pluralize(data["rounds"], "round"), pluralize(data["seeds"], "seed")]
     facts += [pluralize(data["clients"], "client")] if data["clients"] else []
     facts += [f"partition {data['partition']}"] if data["partition"] else []
-    text = f"{escape(', '.join(facts))}."
-    best = max(_tested(data), key=lambda row: row.accuracy or 0.0, default=None)
-    if best is None:
-        return text
-    place = "highest, " if len(data["results"].rows) > 1 else ""
-    return f"<strong>{escape(best.method)}</strong> ends {place}at {_accuracy(best)} test accuracy. {text}"
+    return escape(" ".join([*data["results"].headline, f"{', '.join(facts)}."]))
 
 
 def _tested(data: PageData) -> list[MethodSummary]:

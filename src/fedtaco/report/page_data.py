@@ -1,26 +1,18 @@
 """Collect everything that a report shows, as plain data of bounded size."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fedtaco.errors import InvalidInput
 from fedtaco.records import QUANTITIES, RunFolder
+from fedtaco.records.formatting import pluralize
 from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
 from fedtaco.report.results import build_run_results
-from fedtaco.report.run_reader import RunData, read_run
+from fedtaco.report.run_reader import ReportProgress, RunData, read_runs
 from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
 
-SIDE = 120
-"""Maximum number of rows and columns of a heat map."""
-CELLS = 25 * SIDE**2
-"""Maximum number of cells in all heat maps together; with more runs, each heat map has fewer cells."""
-
 PageData = dict[str, Any]
-ReportProgress = Callable[[int, int], None]
-"""Function that is called with the number of rounds read so far and the total number of rounds."""
 
 
 def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = lambda *_: None) -> PageData:
@@ -38,18 +30,18 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     InvalidInput
         If a run cannot be read, or runs are of several datasets.
     """
-    runs = _read_runs(folders, on_progress)
+    runs = read_runs(folders, on_progress)
     methods = group_by_method(runs)
     ordered = [(index, method, run) for index, method in enumerate(methods) for run in method.runs]
     settings = [run.settings for run in runs]
     varied = varying_settings(settings)
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
-    results = build_run_results(methods, common.get("target"))
+    results = build_run_results(methods)
     notes = [note for run in runs for note in run.summary["partition_notes"]]
     return {
         "dataset": runs[0].config["dataset"],
-        "target": common.get("target"),
+        "target": results.target,
         "rounds": max(run.rounds for run in runs),
         "seeds": max(len(method.runs) for method in methods),
         "clients": common.get("clients"),
@@ -76,31 +68,12 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     }
 
 
-def _read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> list[RunData]:
-    distinct = {folder.path.resolve(): folder for folder in folders}.values()
-    configs = [folder.config() for folder in distinct]
-    datasets = sorted({str(config.get("dataset")) for config in configs})
-    if len(datasets) > 1:
-        raise InvalidInput(
-            f"The runs are of the datasets {', '.join(datasets)}; a report shows one: name the runs of one dataset."
-        )
-    side = max(SIDE // 5, min(SIDE, math.isqrt(CELLS // len(configs))))
-    total = sum(config.get("rounds", 0) for config in configs)
-    runs: list[RunData] = []
-
-    def advance(latest_round: int) -> None:
-        on_progress(sum(run.config["rounds"] for run in runs) + latest_round, total)
-
-    for folder in distinct:
-        runs.append(read_run(folder, side, advance))
-    return runs
-
-
 def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
     """Return the settings that are not common to all methods, with the engines and the state of the runs."""
     own = method.runs[0].settings
     engines = dict.fromkeys(_engine(run) for run in method.runs)
-    stops = dict.fromkeys(f"seed {run.seed}: {run.summary['stopped']}" for run in method.runs if run.summary["stopped"])
+    reasons = [(run.seed, run.summary["stopped"] or run.summary["ended_early"]) for run in method.runs]
+    stops = dict.fromkeys(f"seed {seed}: {reason}" for seed, reason in reasons if reason)
     return {
         "method": method.name,
         "seeds": ", ".join(str(run.seed) for run in method.runs),
@@ -113,7 +86,7 @@ def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
 def _engine(run: RunData) -> str:
     ran_by = run.config.get("ran_by", {})
     name, reason = ran_by.get("engine", run.config.get("engine", "unknown")), ran_by.get("reason")
-    stacks = f" (stacks of {ran_by['chunk']} clients)" if "chunk" in ran_by else ""
+    stacks = f" (stacks of {pluralize(ran_by['chunk'], 'client')})" if "chunk" in ran_by else ""
     return f"{name}{stacks}: {reason}" if reason else f"{name}{stacks}"
 
 

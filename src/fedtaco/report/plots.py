@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedtaco.errors import InvalidInput
 from fedtaco.files import replacing, writing
 from fedtaco.records import History
 from fedtaco.records.formatting import format_target
@@ -15,8 +13,8 @@ from fedtaco.report.charts import over_seeds
 from fedtaco.report.colours import ON_LIGHT
 from fedtaco.report.heatmap import Floats
 from fedtaco.report.labels import figure_class
+from fedtaco.report.output_files import PLOT_SUFFIXES, check_output_file
 
-PLOT_SUFFIXES = (".pdf", ".png", ".svg")
 MARKERS = "osD^Xv*"
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MUTED, GRID = "#566070", "#dce1e8"
@@ -56,12 +54,12 @@ def plot_accuracy(
     'test accuracy, %'
     """
     if path is not None:
-        check_plot_suffix(Path(path))
+        check_output_file(Path(path), PLOT_SUFFIXES, "path")
     figure = figure_class()(figsize=(5.0, 3.2), layout="constrained")
     axes = figure.subplots()
     for index, (name, own) in enumerate(histories.items()):
         curves = [100 * np.array(history.column("accuracy"), dtype=np.float64) for history in own]
-        draw_mean(axes, curves, label=name, **_style(index))
+        draw_mean(axes, curves, label=name.replace("$", r"\$"), **_style(index))
     if target is not None:
         _draw_target(axes, target)
     axes.set(xlabel="round", ylabel="test accuracy, %")
@@ -75,12 +73,6 @@ def plot_accuracy(
     return figure
 
 
-def check_plot_suffix(path: Path) -> None:
-    """Raise InvalidInput if the suffix of a file is not that of a figure."""
-    if path.suffix not in PLOT_SUFFIXES:
-        raise InvalidInput(f"The file of the figure is '{path}'; its name must end in .pdf, .png or .svg.")
-
-
 def save_figure(figure: Any, path: Path) -> None:
     """Write a figure; an existing file is replaced once the new one is complete. Equal figures give equal files."""
     from matplotlib import rc_context
@@ -92,13 +84,25 @@ def save_figure(figure: Any, path: Path) -> None:
         figure.savefig(temporary, format=kind, dpi=200, metadata=dates.get(kind))
 
 
-def draw_mean(axes: Any, curves: Sequence[Floats], x: npt.ArrayLike | None = None, **style: Any) -> None:
-    """Draw the mean of curves, which may end early, over rounds or ``x``; a band extends from lowest to highest."""
+def draw_mean(axes: Any, curves: Sequence[Floats], seconds: float = 1.0, **style: Any) -> None:
+    """Draw the mean of curves over rounds, with a band from the lowest to the highest.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    curves
+        One number per round; a curve may end early.
+    seconds
+        Seconds of a round, to draw over seconds instead.
+    **style
+        Label, colour and the like of the line.
+    """
     if not any(map(len, curves)):
         return
     mean, low, high = (over_seeds(function, curves) for function in (np.nanmean, np.nanmin, np.nanmax))
-    x = np.arange(1, len(mean) + 1) if x is None else x
-    (line,) = axes.plot(x, mean, linewidth=1.5, **style)
+    x = seconds * np.arange(1, len(mean) + 1)
+    (line,) = axes.plot(x, mean, **{"linewidth": 1.5, **style})
     if len(curves) > 1:
         axes.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
 

@@ -9,6 +9,7 @@ from typing import Any
 from fedtaco.records.formatting import format_mean, format_target
 from fedtaco.records.summary import MethodSummary, summarize_methods
 from fedtaco.report.differences import Difference, paired_differences
+from fedtaco.report.headline import describe_results
 from fedtaco.report.runs_by_method import MethodRuns
 
 CellValue = float | str | None
@@ -53,6 +54,8 @@ class ResultsTable:
     """Method that the others are compared with; ``None`` if none has two finished seeds in common with it."""
     target: float | None
     """Test accuracy to which rounds are counted; ``None`` if it differs between runs."""
+    headline: list[str]
+    """What the results show, in a few sentences."""
 
     @property
     def columns(self) -> list[ResultColumn]:
@@ -86,16 +89,20 @@ def build_results(summaries: Sequence[Mapping[str, Any]]) -> ResultsTable:
     reference = "fedavg" if "fedavg" in names else names[0]
     differences = paired_differences(summaries, reference)
     rows = [ResultRow(method, differences.get(method.method)) for method in methods]
-    return ResultsTable(rows, reference if differences else None, summaries[0]["target"])
+    headline = describe_results(methods, summaries)
+    return ResultsTable(rows, reference if differences else None, summaries[0]["target"], headline)
 
 
-def build_run_results(methods: Sequence[MethodRuns], target: float | None) -> ResultsTable:
+def build_run_results(methods: Sequence[MethodRuns]) -> ResultsTable:
     """Return the results of recorded runs, finished or not, with one row per method and its settings."""
     reference = next((method for method in methods if method.runs[0].config["method"] == "fedavg"), methods[0]).name
     finished = [{**run.summary, "method": method.name} for method in methods for run in method.runs if run.is_finished]
     differences = paired_differences(finished, reference)
     rows = [ResultRow(_summary(method), differences.get(method.name), method.status) for method in methods]
-    return ResultsTable(rows, reference if differences else None, target)
+    headline = describe_results(summarize_methods(finished), finished)
+    targets = {run.config["target"] for method in methods for run in method.runs}
+    target = targets.pop() if len(targets) == 1 else None
+    return ResultsTable(rows, reference if differences else None, target, headline)
 
 
 def _summary(method: MethodRuns) -> MethodSummary:
@@ -103,7 +110,7 @@ def _summary(method: MethodRuns) -> MethodSummary:
     started = [run for run in method.runs if run.summary["final_accuracy"] is not None]
     runs = finished or started or method.runs
     (summary,) = summarize_methods([{**run.summary, "method": method.name} for run in runs])
-    return summary if finished or summary.reached_target else replace(summary, rounds_to_target="–")
+    return summary if finished else replace(summary, rounds=None, ended_low=0, one_class=0)
 
 
 def _accuracy_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
@@ -132,8 +139,13 @@ def _worst_tenth_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
 
 def _rounds_column(summaries: Sequence[MethodSummary], target: float | None) -> ResultColumn:
     title = f"rounds to {'target' if target is None else format_target(target)}"
-    cells = [row.rounds_to_target for row in summaries]
-    return ResultColumn(title, cells, {"rounds_to_target": [*cells]})
+    cells = [row.rounds_mark for row in summaries]
+    values: dict[str, list[CellValue]] = {
+        "rounds_to_target": [row.rounds_to_target for row in summaries],
+        "diverged": [row.stopped for row in summaries],
+        "ended_low": [row.ended_low for row in summaries],
+    }
+    return ResultColumn(title, cells, values)
 
 
 def _seconds_column(summaries: Sequence[MethodSummary]) -> ResultColumn:

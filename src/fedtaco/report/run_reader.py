@@ -1,7 +1,8 @@
 """Find run folders and read what a report needs, without holding all client records in memory."""
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,18 @@ from fedtaco.records.detection_rates import summarize_detection
 from fedtaco.records.summary import summarize
 from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
 
+SIDE = 120
+"""Maximum number of rows and columns of a heat map."""
+CELLS = 25 * SIDE**2
+"""Maximum number of cells in all heat maps together; with more runs, each heat map has fewer cells."""
 MEASURES = ("accuracy", "validation_accuracy")
 """Fields of the round records for which curves are drawn."""
 VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
 """Software whose version is shown."""
 NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "own", "seed", "method", "parameters"}
 """Entries of ``config.toml`` that are not shown as settings."""
+ReportProgress = Callable[[int, int], None]
+"""Function that is called with the number of rounds read so far and the total number of rounds."""
 
 
 def find_runs(path: Path) -> list[RunFolder]:
@@ -84,6 +91,40 @@ def list_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Return all settings and parameters of a run except method and seed."""
     shown = {name: value for name, value in config.items() if name not in NOT_SETTINGS}
     return {**shown, **config["parameters"]}
+
+
+def read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> list[RunData]:
+    """Read several runs.
+
+    Parameters
+    ----------
+    folders
+        Runs of one dataset, finished or not; a folder that is named twice counts once.
+    on_progress
+        Called while records are read.
+
+    Raises
+    ------
+    InvalidInput
+        If a run cannot be read, or runs are of several datasets.
+    """
+    distinct = {folder.path.resolve(): folder for folder in folders}.values()
+    configs = [folder.config() for folder in distinct]
+    datasets = sorted({str(config.get("dataset")) for config in configs})
+    if len(datasets) > 1:
+        raise InvalidInput(
+            f"The runs are of the datasets {', '.join(datasets)}; a report shows one: name the runs of one dataset."
+        )
+    side = max(SIDE // 5, min(SIDE, math.isqrt(CELLS // len(configs))))
+    total = sum(config.get("rounds", 0) for config in configs)
+    runs: list[RunData] = []
+
+    def advance(latest_round: int) -> None:
+        on_progress(sum(run.config["rounds"] for run in runs) + latest_round, total)
+
+    for folder in distinct:
+        runs.append(read_run(folder, side, advance))
+    return runs
 
 
 def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -> RunData:

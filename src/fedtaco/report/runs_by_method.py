@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from fedtaco.records.formatting import format_count
+from fedtaco.parameters import value_order
+from fedtaco.records.formatting import format_count, pluralize
 from fedtaco.report.run_reader import RunData
 
 
@@ -23,11 +24,13 @@ class MethodRuns:
         parts = []
         if len(unfinished) == seeds:
             done = fmean(run.rounds for run in unfinished)
-            parts.append(f"unfinished, {format_count(done)} of {unfinished[0].config['rounds']} rounds")
+            parts.append(f"unfinished, {format_count(done)} of {pluralize(unfinished[0].config['rounds'], 'round')}")
         elif unfinished:
             parts.append(f"{len(unfinished)} of {seeds} seeds unfinished")
         if stopped := sum(run.summary["stopped"] is not None for run in self.runs):
             parts.append("stopped early" if seeds == 1 else f"{stopped} of {seeds} seeds stopped early")
+        if ended := sum(run.summary["ended_early"] is not None for run in self.runs):
+            parts.append("ended by a callback" if seeds == 1 else f"{ended} of {seeds} seeds ended by a callback")
         return "; ".join(parts)
 
     def run_name(self, run: RunData) -> str:
@@ -43,29 +46,42 @@ class MethodRuns:
 def group_by_method(runs: Sequence[RunData]) -> list[MethodRuns]:
     """Group runs that differ only in their seeds; name them by method and by the settings that distinguish them."""
     names = {run.config["method"]: run.summary["method"] for run in sorted(runs, key=lambda run: run.is_finished)}
-    methods = [str(names[run.config["method"]]) for run in runs]
-    named = zip(name_groups(methods, [run.settings for run in runs]), methods, runs, strict=True)
-    groups: dict[str, list[RunData]] = {}
-    for name, _, run in sorted(named, key=lambda one: methods.index(one[1])):
-        groups.setdefault(name, []).append(run)
-    return [MethodRuns(name, sorted(own, key=lambda run: run.seed)) for name, own in groups.items()]
+    groups = group_runs([str(names[run.config["method"]]) for run in runs], [run.settings for run in runs])
+    return [
+        MethodRuns(name, sorted((runs[index] for index in own), key=lambda run: run.seed))
+        for name, own in groups.items()
+    ]
 
 
-def name_groups(methods: Sequence[str], settings: Sequence[dict[str, Any]]) -> list[str]:
-    """Name each run by its method and the settings that distinguish it from other runs of the method.
+def group_runs(methods: Sequence[str], settings: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
+    """Group runs by method and by the settings that distinguish runs of a method, in numerical order of these.
 
-    >>> name_groups(["taco", "taco", "stem"], [{"taco.gamma": 0.1}, {"taco.gamma": 0.2}, {}])
-    ['taco (gamma=0.1)', 'taco (gamma=0.2)', 'stem']
+    Parameters
+    ----------
+    methods, settings
+        Method and settings of each run.
+
+    Returns
+    -------
+    dict
+        The indices of the runs in each group, by its name.
+
+    Examples
+    --------
+    >>> group_runs(["taco", "taco", "stem"], [{"taco.gamma": 0.2}, {"taco.gamma": 0.1}, {}])
+    {'taco (gamma=0.1)': [1], 'taco (gamma=0.2)': [0], 'stem': [2]}
     """
-    varied = {
-        method: distinguishing_settings([own for name, own in zip(methods, settings, strict=True) if name == method])
-        for method in methods
-    }
-    names = []
-    for method, own in zip(methods, settings, strict=True):
-        given = [f"{name.removeprefix(method + '.')}={format_setting(own.get(name))}" for name in varied[method]]
-        names.append(f"{method} ({', '.join(given)})" if given else method)
-    return names
+    by_method: dict[str, list[int]] = {}
+    for index, method in enumerate(methods):
+        by_method.setdefault(method, []).append(index)
+    groups: dict[str, list[int]] = {}
+    for method, own in by_method.items():
+        varied = distinguishing_settings([settings[index] for index in own])
+        for index in sorted(own, key=lambda index: [value_order(settings[index].get(name)) for name in varied]):
+            values = {name: format_setting(settings[index].get(name)) for name in varied}
+            given = ", ".join(f"{name.removeprefix(method + '.')}={value}" for name, value in values.items())
+            groups.setdefault(f"{method} ({given})" if given else method, []).append(index)
+    return groups
 
 
 def varying_settings(settings: Sequence[dict[str, Any]]) -> list[str]:

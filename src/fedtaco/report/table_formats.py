@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fedtaco.errors import unknown
@@ -24,10 +25,10 @@ COMMANDS = (
         r"\textasciitilde{}",
         r"\textasciicircum{}",
     ),
-    *("$<$", "$>$", "$|$", "--", r"$\pm$", r"$\times$", r"$\circ$", "$+$", "$-$"),
+    *("$<$", "$>$", "$|$", "--", r"$\pm$", r"$\times$", r"$\circ$", r"$\downarrow$", "$+$", "$-$"),
     *(r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$"),
 )
-LATEX = dict(zip("&%$#_{}\\~^<>|–±×○+−αγκλ", COMMANDS, strict=True))
+LATEX = dict(zip("&%$#_{}\\~^<>|–±×○↓+−αγκλ", COMMANDS, strict=True))
 """LaTeX commands for special characters."""
 MARKDOWN = str.maketrans({mark: rf"\{mark}" for mark in r"\|*_`<[]"})
 """Characters of names that Markdown would interpret."""
@@ -54,62 +55,63 @@ def format_results(summaries: Sequence[Mapping[str, Any]], format: str) -> str: 
     InvalidInput
         If there is no such format.
     """
-    return format_table(build_results(summaries), format)
+    return format_table(results_table(build_results(summaries)), format)
 
 
-def format_table(table: ResultsTable, format: str) -> str:  # noqa: A002
-    """Return a results table in one of the formats of :func:`format_results`."""
+@dataclass(frozen=True)
+class FormattedTable:
+    """A table both as formatted text and as numbers, without control characters."""
+
+    header: list[str]
+    rows: list[list[str]]
+    """Formatted cells; the first column names the rows."""
+    records: list[dict[str, CellValue]]
+    """The numbers of each row, by name; accuracies are fractions."""
+
+
+def results_table(results: ResultsTable) -> FormattedTable:
+    """Return results as a table; units are in the header."""
+    columns, rows = results.columns, results.rows
+    header = ["method", *(printable(f"{column.title}, {column.unit}".removesuffix(", ")) for column in columns)]
+    lines = zip([printable(row.name) for row in rows], *(column.cells for column in columns), strict=True)
+    values: dict[str, Sequence[CellValue]] = {
+        "method": [printable(row.summary.method) for row in rows],
+        **({"status": [row.status for row in rows]} if any(row.status for row in rows) else {}),
+        "seeds": [row.summary.seeds for row in rows],
+        **{printable(name): own for column in columns for name, own in column.values.items()},
+    }
+    records = [dict(zip(values, cells, strict=True)) for cells in zip(*values.values(), strict=True)]
+    return FormattedTable(header, [list(line) for line in lines], records)
+
+
+def format_table(table: FormattedTable, format: str) -> str:  # noqa: A002
+    """Return a table in one of the formats of :func:`format_results`."""
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     return FORMATS[format](table)
 
 
-def list_values(table: ResultsTable) -> list[dict[str, CellValue]]:
-    """Return the unformatted values of a table, one mapping per row."""
-    columns = {name: values for column in table.columns for name, values in column.values.items()}
-    return [
-        {
-            "method": row.name,
-            "seeds": row.summary.seeds,
-            **{name: values[index] for name, values in columns.items()},
-        }
-        for index, row in enumerate(table.rows)
-    ]
+def _to_json(table: FormattedTable) -> str:
+    return json.dumps(table.records, indent=2) + "\n"
 
 
-def _to_json(table: ResultsTable) -> str:
-    return json.dumps(list_values(table), indent=2) + "\n"
-
-
-def _to_csv(table: ResultsTable) -> str:
-    rows, text = list_values(table), io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+def _to_csv(table: FormattedTable) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(table.records[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(table.records)
     return text.getvalue()
 
 
-def _to_markdown(table: ResultsTable) -> str:
-    header, *body = _lines(table)
-    header = [title.translate(MARKDOWN) for title in header]
-    body = [[name.translate(MARKDOWN), *cells] for name, *cells in body]
+def _to_markdown(table: FormattedTable) -> str:
+    header = [title.translate(MARKDOWN) for title in table.header]
+    body = [[name.translate(MARKDOWN), *cells] for name, *cells in table.rows]
     rule = ["---", *("---:" for _ in header[1:])]
     return "".join(f"| {' | '.join(line)} |\n" for line in [header, rule, *body])
 
 
-def _to_latex(table: ResultsTable) -> str:
-    header, *body = _lines(table)
-    return latex_tabular(header, body)
-
-
-def _lines(table: ResultsTable) -> list[list[str]]:
-    """Return the header and the rows as formatted text; units are in the header."""
-    columns = table.columns
-    header = ["method", *(f"{column.title}, {column.unit}".removesuffix(", ") for column in columns)]
-    names = [row.name for row in table.rows]
-    return [
-        [printable(cell) for cell in line] for line in [header, *zip(names, *(c.cells for c in columns), strict=True)]
-    ]
+def _to_latex(table: FormattedTable) -> str:
+    return "% This table needs the package booktabs.\n" + latex_tabular(table.header, table.rows)
 
 
 def latex_tabular(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -140,6 +142,7 @@ def escape_latex(text: str) -> str:
         text,
         flags=re.DOTALL,
     )
+    escaped = re.sub(r"(?<!\\)\$\$", "", escaped)  # one formula instead of two
     return "{}" + escaped if escaped.startswith(("[", "*")) else escaped  # else \\ before it would take it as an option
 
 

@@ -1,6 +1,6 @@
 """Record a run, simulated or on Flower: history, run folder, checkpoints, models and summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, TypeVar
@@ -135,7 +135,13 @@ class Recorder:
         return model.to_module(self.state.server.weights, self.state.buffers)
 
     def finish(
-        self, method: Method, model: FlatModel, ending: RunStopped | StopTraining | None, **notes: Any
+        self,
+        method: Method,
+        model: FlatModel,
+        ending: RunStopped | StopTraining | None,
+        *,
+        test_counts: Sequence[int] = (),
+        **notes: Any,
     ) -> Result:
         """Write the models and the summary of a run that has ended.
 
@@ -145,6 +151,8 @@ class Recorder:
             What was run.
         ending
             Why the run did not continue; ``None`` if it finished.
+        test_counts
+            Number of test samples of each class; empty if unknown.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -160,7 +168,7 @@ class Recorder:
             "stopped": str(ending) if isinstance(ending, RunStopped) else None,
             "ended_early": str(ending) if isinstance(ending, StopTraining) and not is_last else None,
             **notes,
-            **summarize(self.history, self.config.get("target", 0.0), self.partition),
+            **summarize(self.history, self.config.get("target", 0.0), self.partition, test_counts),
         }
         result = Result.of(method, model, self.state, self.history, summary)
         if self.folder is not None:

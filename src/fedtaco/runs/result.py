@@ -16,7 +16,9 @@ from fedtaco.files import reading
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel
 from fedtaco.records import History
-from fedtaco.report.notebook import data_frame, results_html
+from fedtaco.report.notebook import data_frame, to_html
+from fedtaco.report.results import build_results
+from fedtaco.report.table_formats import results_table
 from fedtaco.server import RunState
 
 
@@ -78,7 +80,7 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        return results_html([self.summary])
+        return to_html(results_table(build_results([self.summary])))
 
     def save(self, path: str | Path) -> None:
         """Write the global model as a safetensors file, which :func:`load_model` reads."""

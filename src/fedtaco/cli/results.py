@@ -1,0 +1,53 @@
+"""Print the results of runs, comparisons and sweeps in the chosen format, and draw their figure."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from fedtaco.cli.console import print_line, stderr
+from fedtaco.cli.options import CliOptions
+from fedtaco.cli.sweep_table import print_trials
+from fedtaco.cli.tables import print_comparison
+from fedtaco.experiment.results import Comparison, SeveralRuns, Sweep
+from fedtaco.report.results import build_results
+from fedtaco.report.table_formats import format_table
+
+
+def print_results(comparison: Comparison, options: CliOptions) -> None:
+    """Print the results of a run or a comparison, and draw them if a figure is wanted."""
+    if options.format == "table":
+        print_comparison(comparison.runs)
+    elif options.format == "json":
+        headline = build_results(comparison.runs).headline
+        _print_json(comparison.folder, headline=headline, methods=comparison.table().records, runs=comparison.runs)
+    else:
+        print(format_table(comparison.table(), options.format), end="")
+    _conclude(comparison, options)
+
+
+def print_sweep(sweep: Sweep, options: CliOptions) -> None:
+    """Print the trials of a sweep, and draw the best ones if a figure is wanted."""
+    if options.format == "table":
+        print_trials(sweep)
+    elif options.format == "json":
+        methods = [
+            {**dataclasses.asdict(tuned), "best": [trial.point for trial in tuned.best]} for tuned in sweep.methods
+        ]
+        _print_json(sweep.folder, methods=methods)
+    else:
+        print(format_table(sweep.table(), options.format), end="")
+    _conclude(sweep, options)
+
+
+def _print_json(folder: Path, **results: Any) -> None:
+    print(json.dumps({"folder": str(folder), **results}, indent=2))
+
+
+def _conclude(done: SeveralRuns, options: CliOptions) -> None:
+    """Draw the results, and print where they are: on standard error if standard output has another format."""
+    console = None if options.format == "table" else stderr
+    if options.plot is not None:
+        done.plot(options.plot)
+        print_line(f"Drawn in {options.plot}", console)
+    print_line(f"Recorded in {done.folder}", console)
