@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from fedtaco.runs.callbacks import Callback
+
 MEASURED_TIMES = {"wall_seconds", "slowest_client_seconds", "seconds"}
 
 
@@ -11,14 +13,24 @@ class Interrupted(Exception):
     """Interrupts a run between two rounds."""
 
 
-def interrupt_after(round_number):
-    """Return an ``on_round`` callback that interrupts a run after a round."""
+class CallAfterRounds(Callback):
+    """Calls a function with the record of each finished round."""
 
-    def on_round(record):
+    def __init__(self, function):
+        self.function = function
+
+    def on_round_end(self, run, record):
+        self.function(record)
+
+
+def interrupt_after(round_number):
+    """Return a callback that interrupts a run after a round."""
+
+    def interrupt(record):
         if record.round == round_number:
             raise Interrupted
 
-    return on_round
+    return CallAfterRounds(interrupt)
 
 
 def without_times(rows):

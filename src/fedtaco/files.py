@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from fedtaco.errors import InvalidInput
 from fedtaco.printable import printable
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the layout of run folders."""
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError, EOFError),
@@ -48,7 +48,7 @@ def writing(path: Path, advice: str = "") -> Iterator[None]:
 
 def writing_run(folder: Path) -> AbstractContextManager[None]:
     """Raise InvalidInput, with advice on how to resume, if a run folder cannot be written."""
-    advice = "Finished rounds are kept: free some space, or choose another folder (out), and continue with --resume."
+    advice = "Finished rounds are kept: free some space, or choose another folder (out), and continue it (resume)."
     return writing(folder, f" {advice}")
 
 

@@ -12,12 +12,11 @@ from run_summaries import run_summary
 
 import fedtaco.cli
 from fedtaco.cli.console import PlainConsole, print_line
-from fedtaco.cli.progress import ProgressBar
 from fedtaco.cli.tables import print_comparison
-from fedtaco.engines import EngineChoice
 from fedtaco.errors import InvalidInput
-from fedtaco.experiment import resolve_config
 from fedtaco.records import Decision, RoundRecord
+from fedtaco.runs.callbacks import Run, following
+from fedtaco.runs.progress import ProgressBar
 
 EVIL = "\x1b]0;evil\x07\x1b[2J\r\u202e\u2066[red]x[/red]\nRecorded in /evil"
 
@@ -43,12 +42,12 @@ def test_results_of_a_strangers_run_are_printed_without_controls(name, capsys, m
 
 def test_progress_of_a_run_is_printed_without_controls(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
-    config = resolve_config(rounds=1)
-    config["method"] = EVIL
+    run = Run({"rounds": 1, "method": EVIL, "seed": 0}, None, f"serial: {EVIL}", [], list)
     decision = Decision(2, "expelled", "copy", 0.0, 1.0, EVIL)
-    with ProgressBar([config]) as bar:
-        bar.on_run_begin(config, None, EngineChoice("serial", EVIL))
-        bar.on_round_end(config, RoundRecord(1, 0.5, 1.0, None, 1.0, dropped={1: EVIL}, decisions=[decision]))
+    bar = ProgressBar()
+    with following(bar, [run.config]):
+        bar.on_run_begin(run)
+        bar.on_round_end(run, RoundRecord(1, 0.5, 1.0, None, 1.0, dropped={1: EVIL}, decisions=[decision]))
     assert_harmless(capsys.readouterr().err)
 
 
@@ -58,7 +57,7 @@ def test_errors_and_warnings_are_printed_without_controls(cli, monkeypatch):
         warnings.warn(f"A run that began with torch {EVIL}", RuntimeWarning, stacklevel=1)
         raise InvalidInput(f"The dataset is {EVIL}.")
 
-    monkeypatch.setattr("fedtaco.cli.actions.run_experiment", fail)
+    monkeypatch.setattr("fedtaco.experiment.training.run_experiment", fail)
     lines = [line for line in cli("run").stderr.splitlines() if line]
     assert len(lines) == 2
     for line in lines:

@@ -59,7 +59,7 @@ def test_interrupt_explains_how_to_continue(cli, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedtaco.cli.actions.run_experiment", interrupt)
+    monkeypatch.setattr("fedtaco.experiment.training.run_experiment", interrupt)
     monkeypatch.setattr("fedtaco.data.load_dataset", interrupt)
     done = cli("run", *QUICK)
     assert done.returncode == 130
@@ -73,7 +73,7 @@ def test_warning_is_printed_without_its_source_location(cli, monkeypatch):
         warnings.warn("Worker [7] died.", RuntimeWarning, stacklevel=1)
         raise InvalidInput("That was all.")
 
-    monkeypatch.setattr("fedtaco.cli.actions.run_experiment", warn)
+    monkeypatch.setattr("fedtaco.experiment.training.run_experiment", warn)
     done = cli("run")
     assert done.returncode == 2
     assert [line for line in done.stderr.splitlines() if line.strip()] == ["Worker [7] died.", "Error: That was all."]

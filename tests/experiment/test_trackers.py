@@ -11,7 +11,7 @@ import pytest
 from run_helpers import Interrupted, interrupt_after
 
 from fedtaco import InvalidInput
-from fedtaco.experiment import Callback, RunOptions, resolve_config, run_experiment
+from fedtaco.experiment import RunOptions, resolve_config, run_experiment
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import CallbackList
@@ -60,19 +60,11 @@ def test_mlflow_logs_settings_and_every_round(mlflow, tmp_path):
     assert [metric.value for metric in logged] == pytest.approx(history.column("accuracy"))
 
 
-class InterruptingCallback(Callback):
-    def __init__(self, round_number):
-        self.on_round = interrupt_after(round_number)
-
-    def on_round_end(self, config, record):
-        self.on_round(record)
-
-
 def test_resumed_run_continues_in_mlflow_and_an_overwritten_one_is_a_new_run(mlflow, tmp_path):
     config, folder = resolve_config(method="taco", **QUICK), RunFolder(tmp_path / "run")
 
     def run_until(round_number, options):
-        callback = CallbackList([*build_trackers(["mlflow"]), InterruptingCallback(round_number)])
+        callback = CallbackList([*build_trackers(["mlflow"]), interrupt_after(round_number)])
         with pytest.raises(Interrupted):
             run_experiment(config, folder, options, callback)
 

@@ -72,7 +72,7 @@ ROUND = {
     "accuracy that is not finite": {"accuracy": float("nan")},
     "huge accuracy": {"accuracy": 1e300},
     "accuracy of 5000 digits": {"accuracy": 10**4000},
-    "too few classes": {"class_accuracy": [0.5]},
+    "too many classes": {"class_accuracy": [0.5] * 11},
     "another round": {"round": 2},
     "negative cohort": {"cohort": -1},
     "huge cohort": {"cohort": 10**12},

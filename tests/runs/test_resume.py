@@ -13,6 +13,7 @@ from run_helpers import Interrupted, assert_same_result, interrupt_after, withou
 
 import fedtaco
 from fedtaco import InvalidInput
+from fedtaco.files import SCHEMA
 from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 
@@ -69,7 +70,7 @@ def test_every_method_continues_from_any_checkpoint(method, tmp_path):
     expected = fedtaco.run(method, **settings)
     for number in (3, 5):
         with pytest.raises(Interrupted):
-            fedtaco.run(method, out=tmp_path / "run", resume=True, on_round=interrupt_after(number), **settings)
+            fedtaco.run(method, out=tmp_path / "run", resume=True, callbacks=[interrupt_after(number)], **settings)
     fedtaco.run(method, out=tmp_path / "run", resume=True, **settings)
     assert_same_result(expected, fedtaco.load(tmp_path / "run"))
 
@@ -100,14 +101,14 @@ def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     settings = {"dataset": "digits", "rounds": 3, "local_steps": 2, "participation": 0.5, "detector": "paper"}
     expected = fedtaco.run(method, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
-        fedtaco.run(method, out=tmp_path / "run", on_round=interrupt_after(2), **settings)
+        fedtaco.run(method, out=tmp_path / "run", callbacks=[interrupt_after(2)], **settings)
     with (tmp_path / "run" / "rounds.jsonl").open("a") as file:
         file.write('{"round": 3, "accur')
     resumed = fedtaco.run(method, out=tmp_path / "run", resume=True, **settings)
     assert_same_result(expected, resumed)
     assert resumed.history == RunFolder(tmp_path / "run").history()
     lines = (tmp_path / "run" / "clients.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["schema"] == 3 for line in lines)
+    assert all(json.loads(line)["schema"] == SCHEMA for line in lines)
 
 
 def test_run_of_another_version_is_refused_with_the_difference(tmp_path, monkeypatch):

@@ -15,11 +15,13 @@ from fedtaco.cli import data, flower, report, reproduce
 from fedtaco.cli.console import print_error, print_line, stderr
 from fedtaco.cli.options import (
     CliOptions,
+    ConfigFile,
     Format,
     MethodName,
     Seeds,
     as_json,
     check_seeds,
+    is_given,
     parse_grid,
     with_experiment_settings,
 )
@@ -85,6 +87,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 def run(
     settings: dict[str, Any],
     options: CliOptions,
+    config: ConfigFile = None,
     method: MethodName = "taco",
 ) -> None:
     """Run one method on one dataset and record it in a run folder.
@@ -96,12 +99,17 @@ def run(
       fedtaco run --method scaffold --participation 0.2 --rounds 50 --seed 1
 
       fedtaco run --method taco --set taco.gamma=0.02 --out runs/gamma --format json
+
+      fedtaco run runs/gamma/config.toml --seed 1
+
+      fedtaco run --dataset mine:load --model mine:Net --partition mine:split
     """
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_results
 
-    summary, folder = actions.run_one({**settings, "method": method}, options)
-    print_results([summary], folder, options)
+    if is_given("method", method):
+        settings["method"] = method
+    print_results(actions.run_one(settings, config, options), options)
 
 
 @app.command()
@@ -127,8 +135,8 @@ def compare(
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_results
 
-    summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, options)
-    print_results(summaries, folder, options)
+    check_seeds(seeds)
+    print_results(actions.compare_methods(split_names(methods), seeds, settings, options), options)
 
 
 @app.command()
@@ -168,9 +176,9 @@ def sweep(
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_sweep
 
-    wanted = _seeds(settings, seeds)
-    result, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, options)
-    print_sweep(result, folder, options)
+    check_seeds(seeds)
+    done = actions.tune_methods(split_names(methods), parse_grid(grid), budget, seeds, settings, options)
+    print_sweep(done, options)
 
 
 @app.command()
@@ -183,13 +191,6 @@ def methods(format_: Format = "table") -> None:
         print(json.dumps(method_rows(), indent=2))
     else:
         print_methods()
-
-
-def _seeds(settings: dict[str, Any], count: int) -> range:
-    """Return ``count`` seeds that start at ``settings["seed"]``; that entry is removed from ``settings``."""
-    check_seeds(count)
-    first = settings.pop("seed")
-    return range(first, first + count)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.data import (
     Partition,
     Samples,
+    TensorSamples,
     add_noise,
+    class_labels,
     dataset_info,
     hold_out,
     label_counts,
@@ -26,6 +28,7 @@ from fedtaco.device import choose_device
 from fedtaco.engines import EngineChoice, Workload, select_engine
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.config import create_method_and_detector
+from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel, Loss, build_model
 from fedtaco.parameters import split_names
@@ -38,7 +41,7 @@ from fedtaco.runs.settings import ExperimentConfig, RunOptions
 from fedtaco.sample_checks import check_samples
 from fedtaco.server import cohort_size
 from fedtaco.simulator import Simulator
-from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, choose_clients, parse_behaviour
+from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Behaviour, Detector, choose_clients, parse_behaviour
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class PreparedRun:
 
     partition: PartitionRecord
     test_counts: Sequence[int]
-    """Number of test samples of each class."""
+    """Number of test samples of each class; empty if unknown."""
     notes: Sequence[str]
     """Remarks on the partition, for the user."""
     simulator: Simulator
@@ -55,7 +58,11 @@ class PreparedRun:
 
     @classmethod
     def prepare(
-        cls, config: ExperimentConfig, options: RunOptions, previous: Mapping[str, Any] | None = None
+        cls,
+        config: ExperimentConfig,
+        options: RunOptions,
+        own: OwnTask = NOTHING_OWN,
+        previous: Mapping[str, Any] | None = None,
     ) -> PreparedRun:
         """Load the data, partition them, and build the simulator.
 
@@ -63,11 +70,13 @@ class PreparedRun:
         ----------
         config, options
             What to run, and how.
+        own
+            The user's own data, model and loss, if there are any.
         previous
             What the run folder recorded about the engine, if the run is resumed; the same engine is used again.
         """
         seed = config["seed"]
-        data = load_dataset(config["dataset"], options.data_dir)
+        data = load_dataset(config["dataset"], options.data_dir) if own.dataset is None else own.dataset
         partition = partition_dataset(data, config["partition"], config["clients"], seed)
         adversaries = _adversaries(config, partition)
         parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=adversaries.never_training)
@@ -76,22 +85,26 @@ class PreparedRun:
         train = add_noise(data.train, partition, seed)
         clients = [train.subset(part) for part in parts]
         for client in adversaries.clients:
-            clients[client] = adversaries.behaviour.change_samples(clients[client], data.info.classes)
+            clients[client] = _change_samples(adversaries.behaviour, clients[client], data.info.classes)
         method, detector = create_method_and_detector(config)
         simulator, engine = prepare_simulator(
             config,
             method,
             detector,
-            build_blank_model(config),
+            build_initial_model(config, own),
             clients,
             data.test,
             validation=train.subset(held_out) if len(held_out) else None,
+            loss=own.loss,
+            steps=own.steps,
             adversaries=adversaries,
             workers=options.workers,
             previous=previous,
         )
-        counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
-        (test_counts,) = label_counts(data.test.y.numpy(), [np.arange(len(data.test))], data.info.classes).tolist()
+        unknown = PartitionRecord.unknown(len(parts)).label_counts
+        counts = unknown if data.labels is None else label_counts(data.labels, parts, data.info.classes)
+        test_labels = None if data.test is None else class_labels(data.test)
+        test_counts = [] if test_labels is None else np.bincount(test_labels, minlength=data.info.classes).tolist()
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
         return cls(record, test_counts, partition.notes, simulator, engine)
 
@@ -169,10 +182,25 @@ def _steps_per_client(config: Mapping[str, Any], clients: Sequence[Samples]) -> 
     return [steps_for_epochs(epochs, size, config["batch_size"]) for size in sizes]
 
 
-def build_blank_model(config: Mapping[str, Any]) -> nn.Module:
-    """Return the model of a configuration with its initial weights."""
-    info = dataset_info(config["dataset"])
-    return build_model(config["model"], info.shape, info.classes, torch_seed(config["seed"], "model"))
+def build_initial_model(config: Mapping[str, Any], own: OwnTask) -> nn.Module:
+    """Return the model of a run with its initial weights.
+
+    Raises
+    ------
+    InvalidInput
+        If the own model is not valid, or a named one cannot be built for the dataset.
+    """
+    if own.model is not None:
+        return own.build_model(config["seed"])
+    info = dataset_info(config["dataset"]) if own.dataset is None else own.dataset.info
+    return build_named_model(config, info.shape, info.classes)
+
+
+def build_named_model(config: Mapping[str, Any], shape: Sequence[int], classes: int) -> nn.Module:
+    """Return a model by name with its initial weights; raise InvalidInput if there are no classes."""
+    if classes == 0:
+        raise InvalidInput(f"The model {config['model']} needs targets that are class labels; give your own model.")
+    return build_model(config["model"], tuple(shape), classes, torch_seed(config["seed"], "model"))
 
 
 def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialClients:
@@ -181,3 +209,12 @@ def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialC
     groups = partition.groups or ["all"] * config["clients"]
     chosen = choose_clients(config["freeloaders"], groups, config["seed"])
     return AdversarialClients(frozenset(chosen), parse_behaviour(config["behaviour"]), config["seed"])
+
+
+def _change_samples(behaviour: Behaviour, samples: Samples, classes: int) -> Samples:
+    """Return the samples that a misbehaving client trains on."""
+    if type(behaviour).change_samples is Behaviour.change_samples:
+        return samples
+    if not isinstance(samples, TensorSamples) or not classes:
+        raise InvalidInput(f"The behaviour {behaviour.name} needs samples in memory with class labels; choose another.")
+    return behaviour.change_samples(samples, classes)

@@ -1,0 +1,93 @@
+"""Read the settings of a run from a ``config.toml``, without importing code that only the file names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedtaco.data import BY_CLIENT, is_own_dataset, is_own_partition
+from fedtaco.errors import InvalidInput
+from fedtaco.experiment.config import relevant_parameters, with_names
+from fedtaco.files import reading
+from fedtaco.models import is_own_model
+from fedtaco.records.documents import parse_toml, read_bounded
+from fedtaco.runs.settings import ExperimentConfig, check_setting
+from fedtaco.trust import BEHAVIOURS
+
+NOT_SETTINGS = ("schema", "checksum", "fedtaco", "ran_by", "folder", "own")
+"""Entries of a run's ``config.toml`` that are not settings."""
+NAMES_CODE = {
+    "method": lambda spec: ":" in spec,
+    "detector": lambda spec: ":" in spec,
+    "behaviour": lambda spec: ":" in spec and spec.partition(":")[0] not in BEHAVIOURS,
+    "dataset": is_own_dataset,
+    "model": is_own_model,
+    "partition": is_own_partition,
+}
+"""For each setting that may name a user's code, whether a value does."""
+
+
+def read_config(path: str | Path, **changes: Any) -> dict[str, Any]:
+    """Read the settings of a run from its ``config.toml``, or from a file with such entries that you wrote.
+
+    No code is imported. If the file names code of your own, such as ``model = "mine:Net"``, then ``changes`` must name
+    it too, so that running a stranger's file does not run a stranger's code.
+
+    Parameters
+    ----------
+    path
+        The file.
+    **changes
+        Settings that replace those in the file; entries of ``parameters`` are added to it.
+
+    Returns
+    -------
+    dict
+        Settings for :func:`fedtaco.run`.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, contains something else than settings, names code that ``changes`` does not name,
+        or is of a run on data or of a model that were given in Python.
+
+    Examples
+    --------
+    >>> import fedtaco
+    >>> fedtaco.run(**read_config("runs/first/config.toml", seed=1))  # doctest: +SKIP
+    """
+    file, changes = Path(path), with_names({name: value for name, value in changes.items() if value is not None})
+    if not file.is_file():
+        raise InvalidInput(f"There is no file {file}; name the config.toml of a run.")
+    with reading(file):
+        stored = parse_toml(read_bounded(file))
+    settings = {name: value for name, value in stored.items() if name not in NOT_SETTINGS}
+    _refuse_code(file, settings, changes)
+    _refuse_given_in_python(file, stored, changes)
+    if settings.get("partition") == BY_CLIENT:
+        settings = {name: value for name, value in settings.items() if name not in ("partition", "clients")}
+    combined = {**settings, **changes}
+    parameters = check_setting(ExperimentConfig, "parameters", settings.get("parameters", {}))
+    if "method" in changes or "detector" in changes:
+        parameters = relevant_parameters(parameters, combined.get("method", "taco"), combined.get("detector", "off"))
+    return {**combined, "parameters": {**parameters, **changes.get("parameters", {})}}
+
+
+def _refuse_code(file: Path, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if a file names code that is not named otherwise."""
+    for name, names_code in NAMES_CODE.items():
+        value = settings.get(name)
+        if name not in changes and isinstance(value, str) and names_code(value):
+            raise InvalidInput(
+                f"{file} names code, {name} = '{value}', which is only imported if you name it too: add "
+                f"--{name} {value} (in Python, {name}='{value}')."
+            )
+
+
+def _refuse_given_in_python(file: Path, stored: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if a file is of a run whose data or model were given in Python, and none is named."""
+    for name, entry in (("dataset", "data"), ("model", "weights")):
+        if entry in stored.get("own", {}) and name not in changes and not NAMES_CODE[name](stored[name]):
+            raise InvalidInput(
+                f"{file} is of a run whose {name}, '{stored[name]}', was given in Python; name one instead: add "
+                f"--{name} (in Python, {name}=)."
+            )
