@@ -1,6 +1,7 @@
 """Data of users' own, in the form of the datasets that fedtaco ships."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from fedtaco.data.own_data import as_samples
 from fedtaco.data.samples import Samples, TensorSamples, class_labels
 from fedtaco.data.sources.base import DatasetInfo, TaskData
 from fedtaco.errors import InvalidInput
+from fedtaco.files import reason_of
 from fedtaco.inputs import tensors_of
 from fedtaco.registry import call_own, import_object
 from fedtaco.tensor_digest import digest_tensors
@@ -117,16 +119,19 @@ def fingerprint(data: TaskData) -> str:
 
 def _digested(data: TaskData) -> Iterator[tuple[str, Tensor]]:
     train = data.train.parts if isinstance(data.train, JoinedSamples) else [data.train]
-    with torch.random.fork_rng(devices=[]):
-        for name, samples in (*((f"train {number}", one) for number, one in enumerate(train)), ("test", data.test)):
-            if samples is None:
-                continue
+    for owner, samples in (
+        *((f"client {number}", one) for number, one in enumerate(train)),
+        ("the test set", data.test),
+    ):
+        if samples is None:
+            continue
+        yield f"{owner} size", torch.tensor(len(samples))
+        with _reading(owner):
             torch.default_generator.manual_seed(0)  # a dataset may draw, for instance random crops
-            yield f"{name} size", torch.tensor(len(samples))
             for indices in _digested_indices(samples):
                 x, y = samples.batch(indices)
-                yield from ((f"{name} x", tensor) for tensor in tensors_of(x))
-                yield f"{name} y", y
+                yield from ((f"{owner} x", tensor) for tensor in tensors_of(x))
+                yield f"{owner} y", y
 
 
 def _digested_indices(samples: Samples) -> Sequence[Tensor]:
@@ -137,7 +142,8 @@ def _digested_indices(samples: Samples) -> Sequence[Tensor]:
 
 def _input_shape(samples: Samples) -> tuple[int, ...]:
     """Return the shape of a sample's input; of several inputs, that of the first."""
-    with torch.random.fork_rng(devices=[]):
+    owner = "client 0" if isinstance(samples, JoinedSamples) else "the training set"
+    with _reading(owner):
         x, _ = samples.batch(torch.tensor([0]))
     return tuple(tensors_of(x)[0].shape[1:])
 
@@ -146,6 +152,16 @@ def _count_classes(*sets: Samples | None) -> int:
     """Return the number of classes; 0 if the targets of the first set are not class labels."""
     labels = [None if samples is None else class_labels(samples) for samples in sets]
     return 0 if labels[0] is None else 1 + max(int(one.max()) for one in labels if one is not None)
+
+
+@contextmanager
+def _reading(owner: str) -> Iterator[None]:
+    """Raise InvalidInput if the samples of ``owner`` cannot be read inside the block, which may draw random numbers."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    except Exception as error:
+        raise InvalidInput(f"The samples of {owner} cannot be read: {reason_of(error)}") from error
 
 
 def _read(owner: str, data: Any) -> Samples:
