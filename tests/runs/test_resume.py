@@ -88,7 +88,7 @@ def test_run_continues_within_a_schedule(local, engine, tmp_path):
     settings = {"dataset": "digits", "clients": 6, "rounds": 8, "batch_size": 16, "engine": engine, **local}
     expected = fedtaco.run("scaffold-taco", **settings)
     with pytest.raises(Interrupted):
-        fedtaco.run("scaffold-taco", out=tmp_path / "run", on_round=interrupt_after(4), **settings)
+        fedtaco.run("scaffold-taco", out=tmp_path / "run", callbacks=[interrupt_after(4)], **settings)
     fedtaco.run("scaffold-taco", out=tmp_path / "run", resume=True, **settings)
     assert_same_result(expected, fedtaco.load(tmp_path / "run"))
     config = RunFolder(tmp_path / "run").config()
