@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
+
 import torch
 
 from fedtaco.runs.callbacks import Callback
 
+MAX_WAIT = 200
 MEASURED_TIMES = {"wall_seconds", "slowest_client_seconds", "seconds"}
 
 
@@ -52,3 +57,17 @@ def assert_same_result(expected, actual):
     assert_same_model(expected.output_model, actual.output_model)
     assert without_times(actual.history.table()) == without_times(expected.history.table())
     assert without_times(actual.history.client_table()) == without_times(expected.history.client_table())
+
+
+def terminate(command, is_ready, **options):
+    """Start a command, send SIGTERM as soon as it is ready, and return its exit code and its error output."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as process:
+        try:
+            deadline = time.monotonic() + MAX_WAIT
+            while not is_ready() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=MAX_WAIT)
+        finally:
+            process.kill()
+    return process.returncode, errors

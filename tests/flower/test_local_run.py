@@ -15,7 +15,7 @@ from fedtaco.flower import local_run
 from fedtaco.flower.local_run import parse_settings, read_app_config, run_locally
 from fedtaco.records import RunFolder
 
-DEFAULTS = {"method": "taco", "num-server-rounds": 10, "local-lr": 0.05, "overwrite": False}
+DEFAULTS = {"method": "taco", "num-server-rounds": 10, "local-lr": 0.05, "nesterov": False, "overwrite": False}
 TRACEBACK = "Traceback (most recent call last):\nOSError: no such disk"
 
 
@@ -134,7 +134,7 @@ def test_an_app_without_the_needed_keys_is_refused(app):
     [
         ("method=scaffold", {"method": "scaffold"}),
         ("method='scaffold' local-lr=1e-3", {"method": "scaffold", "local-lr": 0.001}),
-        ('overwrite=true method="my own"', {"overwrite": True, "method": "my own"}),
+        ('nesterov=true method="my own"', {"nesterov": True, "method": "my own"}),
         ("", {}),
     ],
 )
@@ -150,7 +150,8 @@ def test_settings_are_parsed_by_the_type_of_their_default(text, expected):
         ("num-server-rounds=3.5", "num-server-rounds is '3.5'; it must be a whole number"),
         ("num-server-rounds=true", "num-server-rounds is 'true'; it must be a whole number"),
         ("local-lr=high", "local-lr is 'high'; it must be a number"),
-        ("overwrite=yes", "overwrite is 'yes'; it must be true or false"),
+        ("nesterov=yes", "nesterov is 'yes'; it must be true or false"),
+        ("overwrite=true", "run-config sets overwrite; use --overwrite instead"),
         ("method='scaffold", "run-config is 'method='scaffold': No closing quotation"),
     ],
 )

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from run_helpers import MAX_WAIT, terminate
 
 from fedtaco.records import RunFolder
 
 pytestmark = pytest.mark.deployment
 
 FEDTACO = Path(sys.executable).with_name("fedtaco")
-MAX_WAIT = 200
 
 
 @pytest.fixture
@@ -60,15 +58,8 @@ def test_a_new_app_runs_with_one_command(tmp_path, environment):
 def test_sigterm_ends_all_processes(tmp_path, environment):
     assert call("flower", "new", "my-app", cwd=tmp_path, env=environment).returncode == 0
     command = [FEDTACO, "flower", "run", "my-app", "--nodes", "2"]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            deadline = time.monotonic() + MAX_WAIT
-            while not list((tmp_path / "temporary").glob("*/node0.log")) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=MAX_WAIT)
-        finally:
-            process.kill()
-    assert process.returncode == 143
+    temporary = tmp_path / "temporary"
+    code, errors = terminate(command, lambda: list(temporary.glob("*/node0.log")), cwd=tmp_path, env=environment)
+    assert code == 143
     assert errors.splitlines()[-1] == "Stopped."
     assert "Traceback" not in errors

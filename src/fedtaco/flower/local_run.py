@@ -14,8 +14,8 @@ from fedtaco.parameters import Domain
 from fedtaco.records import RunFolder
 
 NODES = Domain("Number of SuperNodes.", low=2, high=100, whole=True)
-FOLDER_KEY, NODES_KEY, OVERWRITE_KEY = "checkpoint", "min-available-nodes", "overwrite"
-"""Keys of the app's configuration that a local run sets."""
+OPTIONS = {"checkpoint": "--out", "min-available-nodes": "--nodes", "overwrite": "--overwrite"}
+"""Keys of the app's configuration that a local run sets, and the options of the command that do so."""
 COMPLETED = "finished:completed"
 
 
@@ -64,7 +64,7 @@ def run_locally(
     defaults = read_app_config(app)
     _require_unused(record, overwrite)
     config = parse_settings(settings, defaults)
-    config |= {FOLDER_KEY: str(record.path.absolute()), NODES_KEY: nodes, OVERWRITE_KEY: overwrite}
+    config |= {"checkpoint": str(record.path.absolute()), "min-available-nodes": nodes, "overwrite": overwrite}
     with TemporaryDirectory(prefix="fedtaco-flower-") as folder:
         on_line("Starting a SuperLink on 127.0.0.1, with a new certificate ...")
         with Loopback(Path(folder)) as federation:
@@ -95,7 +95,7 @@ def read_app_config(app: Path) -> dict[str, Any]:
         raise InvalidInput(f"{app} has no pyproject.toml; name the folder of an app that 'fedtaco flower new' wrote.")
     with reading(path):
         config: dict[str, Any] = dict(tomllib.loads(path.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"])
-    for key in (FOLDER_KEY, NODES_KEY, OVERWRITE_KEY):
+    for key in OPTIONS:
         if key not in config:
             raise InvalidInput(
                 f"{path} has no '{key}' in [tool.flwr.app.config]; add it, and let the server app pass it to "
@@ -116,6 +116,8 @@ def parse_settings(texts: Sequence[str], defaults: Mapping[str, Any]) -> dict[st
             key, equals, value = pair.partition("=")
             if not equals:
                 raise InvalidInput(f"run-config is '{pair}'; write it as num-server-rounds=3.")
+            if key in OPTIONS:
+                raise InvalidInput(f"run-config sets {key}; use {OPTIONS[key]} instead.")
             if key not in defaults:
                 raise unknown("setting of the app", key, defaults)
             config[key] = _parse_value(key, value, type(defaults[key]))
