@@ -5,7 +5,7 @@ These declarations determine the options of the command line, the keyword argume
 validation, and the wire format. Nothing here imports torch, so that ``fedtaco --help`` answers at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -229,13 +229,10 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     InvalidInput
         If a setting does not exist or its value is not valid.
     """
-    known = declared(kind)
-    for name in given:
-        if name not in known:
-            raise unknown("setting", name, known)
+    check_names(kind, given)
     values = {
         name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
-        for name, (_, declaration) in known.items()
+        for name, (_, declaration) in declared(kind).items()
     }
     samples = (values.get("local_steps") or 1) * (values.get("batch_size") or 1)
     if samples > MAX_SAMPLES_PER_ROUND:
@@ -244,6 +241,14 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
             "samples in a round."
         )
     return values
+
+
+def check_names(kind: type, given: Iterable[str]) -> None:
+    """Raise InvalidInput if a class has no setting of one of these names."""
+    known = declared(kind)
+    for name in given:
+        if name not in known:
+            raise unknown("setting", name, known)
 
 
 def check_setting(kind: type, name: str, value: Any) -> Any:
