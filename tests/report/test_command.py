@@ -31,7 +31,7 @@ def fedtaco(tmp_path, monkeypatch, capsys):
 def test_the_command_writes_the_page_into_the_first_folder(fedtaco, tmp_path):
     write_run(tmp_path / "runs" / "taco-seed0")
     assert fedtaco("report", "runs") == (0, "Written to runs/report.html\n")
-    assert "Accuracy over rounds" in (tmp_path / "runs" / "report.html").read_text(encoding="utf-8")
+    assert "Test accuracy over rounds" in (tmp_path / "runs" / "report.html").read_text(encoding="utf-8")
     assert fedtaco("report", "runs/taco-seed0", "--out", "other.html")[0] == 0
     assert (tmp_path / "other.html").exists()
 

@@ -75,3 +75,8 @@ def test_failures_are_named(ending, words):
 
 def test_without_a_test_set_nothing_is_claimed():
     assert headline([run_summary("taco", accuracy=None), run_summary("fedavg", accuracy=None)]) == ""
+
+
+def test_long_lists_of_settings_are_cut():
+    runs = run_summaries({f"taco (gamma={number})": [0.8, 0.9] for number in range(30)})
+    assert " taco (gamma=11) and 18 more." in headline(runs)

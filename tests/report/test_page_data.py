@@ -50,7 +50,11 @@ def test_seconds_and_held_out_accuracy_are_shown_where_they_were_measured(tmp_pa
     curves = data["methods"][0]["curves"]
     assert curves["accuracy"]["seconds"] is None
     assert curves["validation_accuracy"]["mean"] == pytest.approx([0.25, 0.35, 0.45])
-    assert "Seconds were not measured" in text_of(page_of([folder]))
+    assert curves["loss"]["mean"] == pytest.approx([0.5, 0.3, 0.1])
+    assert "validation_loss" not in curves
+    note = '<p class="note" hidden>Client seconds were not measured'
+    assert note not in page_of([folder])
+    assert note in page_of([write_run(tmp_path / "timed")])
     assert "client seconds" not in re.search("<table>.*?</table>", page_of([folder]), re.S)[0]
 
 

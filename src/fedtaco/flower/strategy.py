@@ -260,7 +260,7 @@ class FedStrategy(Strategy):
         deployment = self._running()
         exchange, num_rounds = deployment.exchange, deployment.server.constants.rounds
         messages = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), exchange.grid))
-        log.info("Round %d of %d: %d nodes train.", number, num_rounds, len(messages))
+        log.info("Round %d of %d: training on %s.", number, num_rounds, pluralize(len(messages), "node"))
         _, metrics = self.aggregate_train(number, exchange.replies(messages))
         _store_metrics(result.train_metrics_clientapp, number, metrics)
 

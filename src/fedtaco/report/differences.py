@@ -28,7 +28,7 @@ class Difference:
         return self.low <= 0 <= self.high
 
     def __str__(self) -> str:
-        text = f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+        text = f"{100 * self.mean:+z.1f} [{100 * self.low:+z.1f}, {100 * self.high:+z.1f}]"
         return text.replace("-", "−")
 
 

@@ -7,6 +7,9 @@ from fedtaco.records.formatting import format_mean
 from fedtaco.records.summary import MethodSummary
 from fedtaco.report.differences import accuracies_by_seed, paired_differences
 
+LISTED = 12
+"""Maximum number of methods that a sentence names, as there may be many settings of a sweep."""
+
 
 def describe_results(methods: Sequence[MethodSummary], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on which methods end highest, which diverged, and which predict one class only.
@@ -86,5 +89,7 @@ def join_names(names: Sequence[str]) -> str:
     >>> join_names(["taco", "stem", "fedavg"])
     'taco, stem and fedavg'
     """
+    if len(names) > LISTED:
+        names = [*names[:LISTED], f"{len(names) - LISTED} more"]
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last

@@ -17,8 +17,10 @@ LISTED = 200
 """Maximum number of expulsions or dropped uploads listed for a run."""
 UNFOLDED = 12
 """Maximum number of expulsions or dropped uploads that are shown unfolded."""
-EMBEDDED = ("target", "methods", "quantities", "runs", "partitions")
-"""Entries of the page data that are embedded in the page as JSON, for page.js."""
+SCRIPTS = ("page_theme.js", "page_curves.js", "page_heatmaps.js", "page.js")
+"""The parts of the page's script, in order."""
+EMBEDDED = ("colours", "target", "measures", "methods", "tables", "quantities", "runs", "partitions")
+"""Entries of the page data that are embedded in the page as JSON, for the script."""
 
 
 def render(data: PageData, library: str, version: str) -> str:
@@ -26,16 +28,16 @@ def render(data: PageData, library: str, version: str) -> str:
     parts = {
         "style": _read_asset("page.css"),
         "plotly": library,
-        "script": _read_asset("page.js"),
+        "script": "\n".join(map(_read_asset, SCRIPTS)),
         "data": embedded_json({name: data[name] for name in EMBEDDED}),
         "title": escape(f"{data['dataset']}: {pluralize(len(data['methods']), 'method')}"),
         "dataset": escape(data["dataset"]),
-        "summary": _summary(data),
+        "headline": escape(" ".join(data["results"].headline)),
+        "facts": escape(_facts(data)),
         "methods": "\n".join(_button(index, method["name"]) for index, method in enumerate(data["methods"])),
-        "measure": "" if any("validation_accuracy" in method["curves"] for method in data["methods"]) else "hidden",
+        "several": "" if len(data["methods"]) > 1 else "hidden",
         "finals": escape(_final_accuracies(data)),
         "banded": "" if data["seeds"] > 1 else "hidden",
-        "timed": "" if data["timed"] else "hidden",
         "untimed": "hidden" if data["timed"] else "",
         "results": _results(data),
         "legend": _list(data["legend"]),
@@ -75,11 +77,11 @@ def _read_asset(name: str) -> str:
 # The top of the page
 
 
-def _summary(data: PageData) -> str:
+def _facts(data: PageData) -> str:
     facts = [pluralize(data["rounds"], "round"), pluralize(data["seeds"], "seed")]
     facts += [pluralize(data["clients"], "client")] if data["clients"] else []
     facts += [f"partition {data['partition']}"] if data["partition"] else []
-    return escape(" ".join([*data["results"].headline, f"{', '.join(facts)}."]))
+    return ", ".join(facts)
 
 
 def _tested(data: PageData) -> list[MethodSummary]:
@@ -97,7 +99,7 @@ def _button(index: int, name: str) -> str:
 def _final_accuracies(data: PageData) -> str:
     """Return a description of the line charts for screen readers."""
     last = [f"{row.method} {_accuracy(row)}" for row in _tested(data)]
-    return f"Line chart, one line per method; after the last round: {', '.join(last)}."
+    return f"After the last round: {', '.join(last)}" if last else "No results yet"
 
 
 # Tables

@@ -1,16 +1,20 @@
 """Collect everything that a report shows, as plain data of bounded size."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from fedtaco.records import QUANTITIES, RunFolder
 from fedtaco.records.formatting import pluralize
 from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
+from fedtaco.report.colours import ON_DARK, ON_LIGHT
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
+from fedtaco.report.measures import MEASURES
 from fedtaco.report.results import build_run_results
 from fedtaco.report.run_reader import ReportProgress, RunData, read_runs
 from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
+from fedtaco.report.table_formats import format_table, results_table
 
 PageData = dict[str, Any]
 
@@ -38,6 +42,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
     results = build_run_results(methods)
+    table = results_table(results)
     notes = [note for run in runs for note in run.summary["partition_notes"]]
     return {
         "dataset": runs[0].config["dataset"],
@@ -46,9 +51,12 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "seeds": max(len(method.runs) for method in methods),
         "clients": common.get("clients"),
         "partition": common.get("partition"),
+        "colours": {"light": ON_LIGHT, "dark": ON_DARK},
+        "measures": [dataclasses.asdict(measure) for measure in MEASURES],
         "methods": [{"name": method.name, "curves": build_curves(method)} for method in methods],
         "timed": any(is_timed(method) for method in methods),
         "results": results,
+        "tables": {suffix: format_table(table, name) for suffix, name in (("csv", "csv"), ("tex", "latex"))},
         "legend": explain_results(
             [row.summary for row in results.rows],
             rounds=common.get("rounds"),
@@ -79,7 +87,7 @@ def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
         "seeds": ", ".join(str(run.seed) for run in method.runs),
         "other settings": ", ".join(f"{name}={format_setting(own[name])}" for name in own if name not in common) or "–",
         "engine": "; ".join(engines),
-        "state": " ".join([method.status or "finished", *stops]),
+        "state": "; ".join([method.status or "finished", *stops]),
     }
 
 

@@ -14,13 +14,12 @@ from fedtaco.records import History, PartitionRecord, RunFolder
 from fedtaco.records.detection_rates import summarize_detection
 from fedtaco.records.summary import summarize
 from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
+from fedtaco.report.measures import MEASURES
 
 SIDE = 120
 """Maximum number of rows and columns of a heat map."""
 CELLS = 25 * SIDE**2
 """Maximum number of cells in all heat maps together; with more runs, each heat map has fewer cells."""
-MEASURES = ("accuracy", "validation_accuracy")
-"""Fields of the round records for which curves are drawn."""
 VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
 """Software whose version is shown."""
 NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "own", "seed", "method", "parameters"}
@@ -65,7 +64,7 @@ class RunData:
     summary: dict[str, Any]
     """The summary of the run; if it has not ended, the same figures for the rounds so far."""
     measures: dict[str, Floats]
-    """Each of :data:`MEASURES` by round; nan if not measured."""
+    """Each of the report's measures by round; nan if not measured."""
     seconds: Floats
     """Seconds of each round's slowest client; nan if not measured."""
     history: History
@@ -149,7 +148,7 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     classes = partition.label_counts.shape[1]
     if classes and any(len(record.class_accuracy or ()) > classes for record in history):
         raise InvalidInput(f"{folder.path} is damaged: its rounds and its partition have different numbers of classes.")
-    measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
+    measures = {one.name: np.array(history.column(one.name), dtype=np.float64) for one in MEASURES}
     seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))
