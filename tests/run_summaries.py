@@ -6,9 +6,10 @@ from __future__ import annotations
 def run_summary(method, seed=0, accuracy=0.8, **changes):
     """Return the summary of a run, as its folder contains it."""
     missing = dict.fromkeys(("worst_tenth_accuracy", "rounds_to_target", "client_seconds", "output_accuracy"))
-    ending = {"dropped_uploads": 0, "partition_notes": [], "stopped": None, "detection": None, "expelled": []}
+    ending = {"dropped_uploads": 0, "partition_notes": [], "stopped": None, "ended_early": None}
+    nothing_detected = {"detection": None, "expelled": []}
     run = {"method": method, "seed": seed, "rounds": 20, "target": 0.5, "final_accuracy": accuracy, "alpha": {}}
-    return {**missing, **ending, **run, **changes}
+    return {**missing, **ending, **nothing_detected, **run, **changes}
 
 
 def run_summaries(accuracies):

@@ -41,6 +41,16 @@ CONFIG = {
     "versions as numbers": {"ran_by": {"engine": "serial", "reason": "none", "versions": [3]}},
     "no digest": {"folder": {"run": "abc"}},
 }
+GIVEN = {"data": "0" * 64, "input_shape": [1, 8, 8], "classes": 10}
+OWN = {
+    "model with more parameters than fit into memory": {"input_shape": [3, 60_000, 60_000]},
+    "negative shape": {"input_shape": [3, -8, 8]},
+    "no shape": {"input_shape": []},
+    "shape as text": {"input_shape": "8"},
+    "no classes": {"classes": 0},
+    "classes as text": {"classes": "10"},
+    "own model": {"weights": "0" * 64},
+}
 MANIFEST = {
     "no round": {"round": 0},
     "round as text": {"round": "3"},
@@ -142,6 +152,13 @@ def test_crafted_configuration(change, unfinished):
     refuse(unfinished, resume)
 
 
+@cases(OWN)
+def test_crafted_own_data(change, finished):
+    """A run on data of a user's own, whose model is built from what the configuration says about them."""
+    forge(finished, "config.toml", lambda content: content.update(own={**GIVEN, **change}))
+    refuse(finished, fedtaco.load, resume)
+
+
 @cases(MANIFEST)
 def test_crafted_manifest(change, unfinished):
     forge(unfinished, "checkpoint/manifest.json", lambda content: content.update(change))
@@ -203,17 +220,17 @@ def test_crafted_checkpoint(file, change, unfinished):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("config.toml", "schema = 3\na = " + "[" * DEEP),
-        ("config.toml", "schema = 3\na." + "b." * DEEP + "c = 1"),
-        ("config.toml", "schema = 3\na." + "b." * 300 + "c = 1"),
-        ("config.toml", "schema = 3\na = {" + "b." * 300 + "c = 1}"),
-        ("config.toml", "schema = 3\ndataset = 2026-01-01"),
-        ("config.toml", "schema = 3\nclients = " + "1" * 5000),
-        ("config.toml", "schema = 3\na = [" + "[" * 30 + "]" * 30 + "]"),
-        ("summary.json", '{"schema": 3, "a": ' + "[" * DEEP),
+        ("config.toml", "schema = 4\na = " + "[" * DEEP),
+        ("config.toml", "schema = 4\na." + "b." * DEEP + "c = 1"),
+        ("config.toml", "schema = 4\na." + "b." * 300 + "c = 1"),
+        ("config.toml", "schema = 4\na = {" + "b." * 300 + "c = 1}"),
+        ("config.toml", "schema = 4\ndataset = 2026-01-01"),
+        ("config.toml", "schema = 4\nclients = " + "1" * 5000),
+        ("config.toml", "schema = 4\na = [" + "[" * 30 + "]" * 30 + "]"),
+        ("summary.json", '{"schema": 4, "a": ' + "[" * DEEP),
         ("summary.json", "[" * DEEP + "]" * DEEP),
-        ("summary.json", '{"schema": 3, "rounds": NaN}'),
-        ("summary.json", '{"schema": 3, "rounds": ' + "1" * 5000 + "}"),
+        ("summary.json", '{"schema": 4, "rounds": NaN}'),
+        ("summary.json", '{"schema": 4, "rounds": ' + "1" * 5000 + "}"),
         ("summary.json", "\ud800"),
         ("rounds.jsonl", '{"a": ' * DEEP + "\n"),
         ("clients.jsonl", "[" * DEEP + "\n"),

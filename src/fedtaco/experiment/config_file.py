@@ -74,13 +74,14 @@ def read_config(path: str | Path, **changes: Any) -> dict[str, Any]:
 
 def _refuse_code(file: Path, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
     """Raise InvalidInput if a file names code that is not named otherwise."""
-    for name, names_code in NAMES_CODE.items():
-        value = settings.get(name)
-        if name not in changes and isinstance(value, str) and names_code(value):
-            raise InvalidInput(
-                f"{file} names code, {name} = '{value}', which is only imported if you name it too: add "
-                f"--{name} {value} (in Python, {name}='{value}')."
-            )
+    given = {name: value for name, value in settings.items() if name in NAMES_CODE and name not in changes}
+    named = {name: value for name, value in given.items() if isinstance(value, str) and NAMES_CODE[name](value)}
+    if named:
+        flags = " ".join(f"--{name} {value}" for name, value in named.items())
+        arguments = ", ".join(f"{name}='{value}'" for name, value in named.items())
+        raise InvalidInput(
+            f"{file} names code, which is only imported if you name it too: add {flags} (in Python, {arguments})."
+        )
 
 
 def _refuse_given_in_python(file: Path, stored: Mapping[str, Any], changes: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
@@ -12,7 +13,7 @@ from fedtaco.experiment.config import to_stored
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnModel, OwnTask
 from fedtaco.experiment.prepared_run import PreparedRun, build_initial_model, build_named_model
 from fedtaco.files import reading
-from fedtaco.models import FlatModel
+from fedtaco.models import MAX_PARAMETERS, FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, Run
@@ -119,7 +120,9 @@ def recorded_run(config: ExperimentConfig, folder: RunFolder, own: OwnTask) -> R
     """Return a run that has ended as callbacks see it."""
     summary = folder.summary()
     assert summary is not None
-    return Run(config, folder.path, summary["engine"], folder.rounds(), lambda: load(folder.path, own.model).model)
+    return Run(
+        config, folder.path, summary.get("engine", ""), folder.rounds(), lambda: load(folder.path, own.model).model
+    )
 
 
 def load(path: str | Path, model: OwnModel | None = None) -> Result:
@@ -165,12 +168,17 @@ def _blank_model(folder: RunFolder, model: OwnModel | None) -> nn.Module:
     if model is not None:
         return OwnTask(model=model).build_model(config["seed"])
     about_own = config.get("own", {})
-    if "weights" in about_own or config["engine"] == "flower":
+    if "weights" in about_own or config.get("engine") == "flower":
         raise InvalidInput(
             f"{folder.path} contains a model of your own, {config['model']}; pass one of its kind: "
             "fedtaco.load(folder, model=…)."
         )
     with reading(folder.path / "config.toml"):
         if "data" in about_own:
-            return build_named_model(config, about_own["input_shape"], about_own["classes"])
+            shape, classes = about_own["input_shape"], about_own["classes"]
+            with torch.device("meta"):  # which takes no memory, however large the numbers in a stranger's file are
+                size = sum(one.numel() for one in build_named_model(config, shape, classes).parameters())
+            if size > MAX_PARAMETERS:
+                raise ValueError(f"its model has {size:,} parameters")
+            return build_named_model(config, shape, classes)
         return build_initial_model(config, NOTHING_OWN)

@@ -16,7 +16,7 @@ from fedtaco.experiment.sweep import ParameterGrid, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.models import Loss
 from fedtaco.runs.callbacks import Callback, CallbackList, following
-from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings, RunOptions
+from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings, RunOptions, check_names
 from fedtaco.trust import Detector
 
 
@@ -171,6 +171,7 @@ def _own_task(
     settings: dict[str, Any],
 ) -> tuple[OwnTask, dict[str, Any]]:
     """Return what is the user's own, and the settings of all runs."""
+    check_names(ComparisonSettings, settings.keys() - {"detector"})
     settings |= {"model": model if isinstance(model, str) else None}
     if clients is None or isinstance(clients, int):
         if test is not None or name is not None:

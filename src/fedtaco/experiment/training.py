@@ -17,7 +17,7 @@ from fedtaco.models import Loss
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.result import Result
-from fedtaco.runs.settings import ExperimentConfig, RunOptions, RunSettings, TrainSettings
+from fedtaco.runs.settings import ExperimentConfig, RunOptions, RunSettings, TrainSettings, check_names
 from fedtaco.trust import Detector
 
 
@@ -107,6 +107,7 @@ def train(
     >>> [record.round for record in result.history]
     [1, 2]
     """
+    check_names(TrainSettings, settings)
     require_steps_or_epochs({**settings, "local_steps": local_steps})
     own = OwnTask.from_data(model, clients, test, name=name, loss=loss, local_steps=local_steps)
     steps = max(local_steps) if isinstance(local_steps, Sequence) else local_steps
@@ -167,6 +168,7 @@ def run(
     >>> len(result.history)
     1
     """
+    check_names(RunSettings, settings)
     own = replace(OwnTask.from_settings(settings.get("dataset"), model), loss=loss)
     named = model if isinstance(model, str) else None
     config = resolve_config(own, method=method, model=named, detector=detector, **settings)

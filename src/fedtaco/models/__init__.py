@@ -106,6 +106,7 @@ def build_model(spec: str, shape: tuple[int, ...], classes: int, seed: int) -> n
 
 
 __all__ = [
+    "MAX_PARAMETERS",
     "FlatModel",
     "Loss",
     "Stack",

@@ -68,7 +68,7 @@ class StoredConfig(TypedDict):
     seed: Count
     target: Metric
     parameters: dict[str, float | str]
-    engine: str
+    engine: NotRequired[str]
     own: NotRequired[StoredOwn]
     ran_by: StoredEngine
     folder: StoredFolder
@@ -95,7 +95,7 @@ class StoredSummary(TypedDict):
     """Why the run could not continue, for instance because it diverged."""
     ended_early: str | None
     """Why a callback ended the run."""
-    engine: str
+    engine: NotRequired[str]
     rounds: Count
     final_accuracy: Metric | None
     majority_share: NotRequired[Metric | None]

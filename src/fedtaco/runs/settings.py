@@ -5,7 +5,7 @@ These declarations determine the options of the command line, the keyword argume
 validation, and the wire format. Nothing here imports torch, so that ``fedtaco --help`` answers at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -275,16 +275,21 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     InvalidInput
         If a setting does not exist, its value is not valid, or it has no effect together with the others.
     """
+    check_names(kind, given)
+    values = {
+        name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
+        for name, (_, declaration) in declared(kind).items()
+    }
+    check_combinations(values)
+    return values
+
+
+def check_names(kind: type, given: Iterable[str]) -> None:
+    """Raise InvalidInput if a class has no setting of one of these names."""
     known = declared(kind)
     for name in given:
         if name not in known:
             raise unknown("setting", name, known)
-    values = {
-        name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
-        for name, (_, declaration) in known.items()
-    }
-    check_combinations(values)
-    return values
 
 
 def check_setting(kind: type, name: str, value: Any) -> Any:
