@@ -31,7 +31,7 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{page}.md" for page in PAGES)])
 def test_code_in_the_documentation_runs(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
