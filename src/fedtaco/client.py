@@ -237,20 +237,11 @@ def dry_run(
 
     They have the names and shapes of the method's real uploads and memories.
     """
-    sent = instructions.broadcast
-    local = LocalContext(
-        constants=constants,
-        start=sent.start,
-        received={**sent.vectors, **{name: values[0] for name, values in sent.scalars.items()}},
-        memory=memory,
-        steps=1,
-        gradient=torch.zeros_like,
-        full_gradient=torch.zeros_like,
-    )
+    local = instructions.context_without_samples(0, constants, memory)
     if instructions.phase == "survey":
         return method.decode(method.survey(local)), memory
     local.correction = method.correction(local)
-    update = constants.local_lr * method.direction(sent.start, local)
+    update = constants.local_lr * method.direction(local.start, local)
     upload, new_memory = method.finish(update, local)
     return method.decode(upload), new_memory
 
