@@ -1,78 +1,17 @@
-"""The first rounds of each method, computed with numpy directly from its formula.
+"""The first rounds of the paper's methods, parts and controls, computed with numpy directly from their formulas.
 
-Clients have linear least-squares losses and use all their samples in every step, so that a gradient
-is H_i x - b_i. The expected numbers are computed without the package.
+``test_further_formulas.py`` does the same for all other methods.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
+from least_squares import LR, W0, D, K, N, gradient, local_sgd, mean, run, weights
 
-import fedtaco
-from fedtaco.methods import METHODS, FedProxTaco, ScaffoldTaco, Stem, Taco
-
-N, D, K, LR = 3, 4, 3, 0.05
-SIZES = (5, 8, 6)
-rng = np.random.default_rng(11)
-X = [rng.normal(size=(n, D)) for n in SIZES]
-Y = [x @ rng.normal(size=D) + rng.normal(size=len(x)) for x in X]
-W0 = rng.normal(size=D)
-
-
-def gradient(i, x):
-    return X[i].T @ (X[i] @ x - Y[i]) / len(X[i])
-
-
-def half_mean_square(prediction, target):
-    return 0.5 * ((prediction.squeeze(-1) - target) ** 2).mean()
-
-
-def run(method, rounds, **settings):
-    model = nn.Linear(D, 1, bias=False, dtype=torch.float64)
-    with torch.no_grad():
-        model.weight.copy_(torch.from_numpy(W0)[None])
-    samples = [WholeBatch(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(X, Y, strict=True)]
-    return fedtaco.train(
-        model,
-        samples,
-        method=method,
-        rounds=rounds,
-        local_steps=K,
-        batch_size=1,
-        local_lr=LR,
-        loss=half_mean_square,
-        **settings,
-    )
-
-
-class WholeBatch(torch.utils.data.Dataset):
-    """A client whose only sample is its whole data, so that every batch is full."""
-
-    def __init__(self, x, y):
-        self.x, self.y = x, y
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return self.x, self.y
-
-
-def weights(result):
-    return result.model.weight.detach().numpy().ravel()
-
+from fedtaco.methods import METHODS, PAPER_METHODS, PARTS_AND_CONTROLS, FedProxTaco, ScaffoldTaco, Stem, Taco
 
 # The formulas
-
-
-def local_sgd(i, start, extra=lambda x: 0.0):
-    x = start.copy()
-    for _ in range(K):
-        x = x - LR * (gradient(i, x) + extra(x))
-    return start - x
 
 
 def alphas(U):
@@ -80,10 +19,6 @@ def alphas(U):
     mean = sum(U) / len(U)
     cosines = [u @ mean / (n * np.sqrt(mean @ mean)) for u, n in zip(U, norms, strict=True)]
     return [(1 - n / sum(norms)) * max(c, 0) for n, c in zip(norms, cosines, strict=True)], cosines
-
-
-def mean(U):
-    return sum(U) / N
 
 
 def weighted(p, U):
@@ -227,7 +162,7 @@ OPTIONS = [
 
 
 def test_every_method_has_a_formula():
-    assert set(EXPECTED) == set(METHODS)
+    assert set(EXPECTED) == {method.name for method in (*PAPER_METHODS, *PARTS_AND_CONTROLS)}
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Equations of Scaffold and TACO that hold in every round, whatever the data."""
+"""Equations that hold in every round, whatever the data: of Scaffold, FedDyn, TACO and their relatives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from fedtaco.methods import (
     Constants,
     FedAvg,
     FedCM,
+    FedDC,
+    FedDyn,
     LocalContext,
     Scaffold,
+    ScaffoldM,
     ScaffoldTaco,
     Taco,
     TacoUniform,
@@ -21,22 +24,21 @@ from fedtaco.randomness import generator
 from fedtaco.testing import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
 
 
-@pytest.mark.parametrize("method", [Scaffold(), Scaffold(alpha=0.5), ScaffoldTaco()], ids=str)
-def test_scaffold_server_variate_is_the_mean_of_the_client_variates(method):
-    simulator = make_simulator(method)
+@pytest.mark.parametrize("options", [{}, {"participation": 0.4}, {"steps": [1, 2, 3, 4, 5]}], ids=str)
+@pytest.mark.parametrize(
+    "method", [Scaffold(), Scaffold(alpha=0.5), ScaffoldTaco(), ScaffoldM(), FedDyn(), FedDC(a=0.5)], ids=str
+)
+def test_server_vectors_are_the_means_over_all_clients(method, options):
+    """A client that has not taken part yet counts as zero."""
+    simulator = make_simulator(method, **options)
     for finished in simulator.rounds(simulator.initial_state()):
-        variates = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
-        torch.testing.assert_close(finished.state.server.memory["variate"], variates.mean(0))
+        for name in method.averaged:
+            vectors = torch.stack([memory[name] for memory in finished.state.memories.values()])
+            torch.testing.assert_close(finished.state.server.memory[name], vectors.sum(0) / CLIENTS)
+            assert vectors.any()
 
 
-def test_scaffold_divides_by_all_clients_under_partial_participation():
-    simulator = make_simulator(Scaffold(), participation=0.4)
-    for finished in simulator.rounds(simulator.initial_state()):
-        variates = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
-        torch.testing.assert_close(finished.state.server.memory["variate"], variates.sum(0) / CLIENTS)
-
-
-@pytest.mark.parametrize("method", [Scaffold(alpha=0.5), ScaffoldTaco()], ids=str)
+@pytest.mark.parametrize("method", [Scaffold(alpha=0.5), ScaffoldTaco(), ScaffoldM(beta=0.3)], ids=str)
 def test_scaffold_client_variate_is_the_mean_gradient_of_the_round(method):
     simulator = make_simulator(method)
     recorded, gradient = [], simulator.model.gradient
@@ -54,6 +56,17 @@ def test_scaffold_client_variate_is_the_mean_gradient_of_the_round(method):
     for client in range(CLIENTS):
         gradients = torch.stack(recorded[client * STEPS : (client + 1) * STEPS])
         torch.testing.assert_close(state.memories[client]["variate"], gradients.mean(0))
+
+
+def test_scaffold_m_recursion():
+    """G⁺ = β · mean of the mean gradients + (1 - β) · G, because the variates cancel over all clients."""
+    simulator = make_simulator(ScaffoldM(beta=0.3))
+    state = simulator.initial_state()
+    for finished in simulator.rounds(state):
+        gradients = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
+        expected = 0.3 * gradients.mean(0) + 0.7 * state.server.memory["direction"]
+        torch.testing.assert_close(finished.state.server.memory["direction"], expected)
+        state = finished.state
 
 
 @pytest.mark.parametrize("gamma", [None, 0.2])
