@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedtaco.data import TensorSamples
 from fedtaco.experiment import RunOptions, resolve_config
 from fedtaco.experiment.prepared_run import PreparedRun
 from fedtaco.methods import METHODS, AveragedMemory, Expulsion, FedDyn, ServerState, Taco
-from fedtaco.testing.small_federation import constants
+from fedtaco.testing import make_simulator
+from fedtaco.testing.small_federation import constants, skewed_clients
+from fedtaco.trust import NormDetector
 
 WITH_MEANS = [name for name, method in METHODS.items() if issubclass(method, AveragedMemory)]
 
@@ -45,6 +48,21 @@ def test_means_stay_those_of_the_remaining_clients(method, behaviour):
     for name in METHODS[method].averaged:
         mean = torch.stack([state.memories[client][name] for client in remaining]).mean(0)
         torch.testing.assert_close(state.server.memory[name], mean, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", WITH_MEANS)
+def test_means_contain_clipped_uploads_as_the_server_uses_them(method):
+    """One client's samples are scaled up, so that its uploads are far longer than the others and are clipped."""
+    clients = skewed_clients()
+    clients[2] = TensorSamples(100 * clients[2].x, clients[2].y)
+    detector = NormDetector(max_norm=2.0, long_uploads="clip")
+    simulator = make_simulator(METHODS[method](), clients=clients, steps=[1, 2, 3, 4, 5], detector=detector)
+    finished = list(simulator.rounds(simulator.initial_state()))
+    assert all(2 in {decision.client for decision in one.record.decisions} for one in finished)
+    state = finished[-1].state
+    for name in METHODS[method].averaged:
+        mean = torch.stack([memory[name] for memory in state.memories.values()]).mean(0)
+        torch.testing.assert_close(state.server.memory[name], mean)
 
 
 def test_taco_output_ignores_expelled_clients():
