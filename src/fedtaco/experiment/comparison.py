@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config
+from fedtaco.experiment.config import check_parameters, choose_methods, relevant_parameters, resolve_config
 from fedtaco.methods import METHODS
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
@@ -17,7 +17,7 @@ def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: An
     Parameters
     ----------
     methods
-        Names of the methods; none may be repeated.
+        Names of the methods; none may be repeated. ``["all"]`` stands for every registered method.
     seeds
         Seeds with which each method is run.
     **settings
@@ -29,7 +29,7 @@ def plan_comparison(methods: Sequence[str], seeds: Sequence[int], **settings: An
     InvalidInput
         If ``methods`` is empty, a method is repeated, or a setting is not valid.
     """
-    check_distinct(methods)
+    methods = choose_methods(methods)
     parameters, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
     check_parameters(parameters, methods, detector)
     return [

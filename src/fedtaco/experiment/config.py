@@ -17,6 +17,8 @@ from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
 
 Parameters = Mapping[str, ParameterValue]
+ALL_METHODS = "all"
+"""The word that stands for all registered methods in a comparison."""
 
 
 def resolve_config(**settings: Any) -> ExperimentConfig:
@@ -101,14 +103,30 @@ def describe_run(config: ExperimentConfig) -> str:
     return f"{config['method']} seed {config['seed']}"
 
 
-def check_distinct(methods: Sequence[str]) -> None:
-    """Raise InvalidInput if a comparison names no method, or one more than once."""
+def choose_methods(methods: Sequence[str]) -> list[str]:
+    """Return the methods of a comparison; the word ``all`` stands for every registered method.
+
+    Raises
+    ------
+    InvalidInput
+        If no method is named, one is named more than once, or ``all`` is named together with others.
+
+    Examples
+    --------
+    >>> len(choose_methods(["all"])) == len(METHODS)
+    True
+    """
     if not methods:
         raise InvalidInput("methods is empty; name at least one, such as fedavg,taco.")
+    if ALL_METHODS in methods:
+        if len(methods) > 1:
+            raise InvalidInput(f"methods names {ALL_METHODS} together with others; use it alone, or list names.")
+        return list(METHODS)
     names = [METHODS.find(method).name for method in methods]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InvalidInput(f"methods names {', '.join(repeated)} more than once.")
+    return list(methods)
 
 
 def check_parameters(parameters: Parameters, methods: Sequence[str], detector: str) -> None:

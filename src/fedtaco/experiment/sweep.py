@@ -10,7 +10,7 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config
+from fedtaco.experiment.config import check_parameters, choose_methods, relevant_parameters, resolve_config
 from fedtaco.methods import METHODS
 from fedtaco.randomness import generator
 from fedtaco.runs.callbacks import Callback
@@ -60,7 +60,7 @@ def plan_sweep(
     Parameters
     ----------
     methods
-        Names of the methods; none may be repeated.
+        Names of the methods; none may be repeated. ``["all"]`` stands for every registered method.
     grid
         The values to try. A setting such as ``local_lr`` applies to all methods, a parameter such as
         ``taco.gamma`` to its own method only.
@@ -87,7 +87,7 @@ def plan_sweep(
     allowed = set(declared(ExperimentConfig)) - NOT_TUNED
     for name in setting_names - allowed:
         raise unknown("setting to tune", name, allowed)
-    check_distinct(methods)
+    methods = choose_methods(methods)
     detector = settings.get("detector") or "off"
     fixed = settings.pop("parameters", {})
     parameters = {name: values[0] for name, values in grid.items() if "." in name}

@@ -72,7 +72,11 @@ class FedAdam(Method):
 class FedYogi(FedAdam):
     """Yogi on the server: FedAdam whose second moment changes by at most (1 - β₂) Ū² in a round.
 
-    v <- v - (1 - β₂) Ū² sign(v - Ū²)
+        m <- β₁ m + (1 - β₁) Ū
+        v <- v - (1 - β₂) Ū² sign(v - Ū²)
+        w <- w - η m / (√v + τ)
+
+    Everything else is as in FedAdam.
     """
 
     name = "fedyogi"

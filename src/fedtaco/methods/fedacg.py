@@ -18,10 +18,12 @@ from fedtaco.parameters import parameter
 class FedACG(Method):
     """Clients start ahead along the server's momentum m and are pulled towards that point y.
 
-    y  = w + λ m
-    x <- x - local_lr * (g + β (x - y)), from x = y
-    m <- λ m - sum of p_i U_i
-    w <- w + m
+        y  = w + λ m
+        x <- x - local_lr * (g + β (x - y)), from x = y
+        m <- λ m - sum of p_i U_i
+        w <- w + m
+
+    At λ = β = 0 this is FedAvg.
     """
 
     name = "fedacg"

@@ -21,7 +21,9 @@ class FedDC(FedDyn):
         x   <- x - local_lr * (g - a e_i + a (x - y) + c - c_i), from x = y
         c_i <- c_i - c + U_i / (K_i local_lr)
         c   <- c + (sum of the changes of c_i over the cohort) / N
-        e_i, E and w as in FedDyn
+        e_i <- e_i + U_i
+        E   <- E + (sum of U_i over the cohort) / N
+        w   <- y - mean U_i, the mean of the client models
 
     c_i contains the pull, as in the authors' code, so it is not the mean gradient of the round.
     """

@@ -26,9 +26,9 @@ class FedDyn(AveragedMemory):
         E   <- E + (sum of U_i over the cohort) / N
         w   <- y - mean U_i, the mean of the client models
 
-    Curves show w, as those of the authors do; the model that the method returns is their server model, y. All means
-    are unweighted, whatever the run's weighting: the duals make the gradients of the clients sum to zero. With a = 0
-    the method is not FedAvg, because E remains.
+    Curves show w, because the authors' curves show the mean of the client models, too; the method returns their
+    server model, y. All means are unweighted, whatever the run's weighting, because the duals balance the clients'
+    unweighted gradients. With a = 0 the method is not FedAvg, because E remains.
     """
 
     name = "feddyn"

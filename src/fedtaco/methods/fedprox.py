@@ -14,7 +14,9 @@ from fedtaco.parameters import parameter
 class FedProx(Method):
     """Clients add the gradient of the penalty ζ/2 |x - w|² to their gradients.
 
-    x <- x - local_lr * (g + ζ (x - w))
+        x <- x - local_lr * (g + ζ (x - w))
+
+    Everything else is as in FedAvg.
     """
 
     name = "fedprox"

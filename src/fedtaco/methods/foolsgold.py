@@ -26,7 +26,9 @@ SAME = 1e-6
 class FoolsGold(Method):
     """Uploads are weighted by their cosine with the mean upload.
 
-    p_i in proportion to max(0, cos(U_i, mean U))
+        p_i in proportion to max(0, cos(U_i, mean U))
+
+    Everything else is as in FedAvg.
     """
 
     name = "foolsgold"
@@ -49,8 +51,8 @@ class FoolsGoldOriginal(Method):
         q_i   = log(a_i / (1 - a_i)) + 0.5, clipped to [0, 1]
         p_i in proportion to q_i
 
-    Clients are compared with the others of the round. The server keeps one vector per client. The history is zero for
-    clients that the detector expelled.
+    Clients are compared with the others of the round. The server keeps one vector per client, and forgets those of
+    clients that a detector expels.
     """
 
     name = "foolsgold-original"

@@ -66,8 +66,10 @@ class MimeLite(FullGradientMomentum):
 class Mime(FullGradientMomentum):
     """MimeLite whose gradients are corrected by the gradients at w on the same batch.
 
+        c  = sum of p_i times the gradient over all samples of client i, at w
         x <- x - local_lr * ((1 - β) (g(x) - g(w) + c) + β m)
-        c, m and w as in MimeLite
+        m <- (1 - β) c + β m
+        w <- w - sum of p_i U_i
 
     The clients first send their gradients over all samples, from which the server computes c. In the second phase it
     sends (1 - β) c + β m, which is also the new m, as one vector.

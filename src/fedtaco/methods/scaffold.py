@@ -17,11 +17,12 @@ class Scaffold(AveragedMemory):
     """Clients add the difference of the global control variate c and their own c_i to each gradient.
 
         x   <- x - local_lr * (g + a (c - c_i))
-        c_i <- U_i / (K_i local_lr) - a (c - c_i), the client's mean gradient of the round
+        c_i <- U_i / (K_i local_lr) - a (c - c_i)
         c   <- c + (sum of the changes of c_i over the cohort) / N
 
-    All control variates start at zero. The formula of c_i holds for every a (the paper states the case a = 1). The
-    changes are divided by the number of *all* clients, N, so that c remains the mean of the c_i of all clients.
+    All control variates start at zero. c_i becomes the client's mean gradient of the round, for every a (the paper
+    states the case a = 1). The changes are divided by the number of *all* clients, N, so that c remains the mean of
+    the c_i of all clients.
     """
 
     name = "scaffold"

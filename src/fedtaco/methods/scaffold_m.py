@@ -20,12 +20,13 @@ class ScaffoldM(AveragedMemory):
     """Steps mix Scaffold's corrected gradient with the last global direction G.
 
         x   <- x - local_lr * (β (g + c - c_i) + (1 - β) G)
-        c_i <- c_i + (U_i / (K_i local_lr) - β c - (1 - β) G) / β, the mean gradient of the round
+        c_i <- c_i + (U_i / (K_i local_lr) - β c - (1 - β) G) / β
         c   <- c + (sum of the changes of c_i over the cohort) / N
         G   <- sum of p_i U_i / (K local_lr)
         w   <- w - sum of p_i U_i
 
-    With β = 1 this is Scaffold; with c and c_i at zero it is FedCM.
+    c_i becomes the client's mean gradient of the round. With β = 1 this is Scaffold; with c and c_i at zero it is
+    FedCM.
     """
 
     name = "scaffold-m"

@@ -80,13 +80,14 @@ class Stem(Method):
 class StemOriginal(Stem):
     """Steps descend along a momentum v, which continues over rounds from the clients' mean.
 
-        v <- g(w) + (1 - α_t) (mean v_i - g(x_i)) in the first step, x_i being the client's last point in its
-             last round; g(w) in its first round
+        v <- g(w) + (1 - α_t) (V - g(x_i)) in the first step of a round
         v <- g(x) + (1 - α_t) (v - g(last x)) in all others
         x <- x - local_lr * v
+        V <- sum of p_i v_i
         w <- w - sum of p_i U_i
 
-    Both gradients of a step are on the same batch. α_t and the local rate are constant here.
+    x_i is the point at which the client computed its last v; in its first round, v starts at g(w). Both gradients of
+    a step are on the same batch. α_t and the local rate are constant here.
     """
 
     name = "stem-original"

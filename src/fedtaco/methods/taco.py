@@ -34,7 +34,7 @@ class TacoCorrection(Tailored):
     summary = "TACO's tailored correction without its aggregation"
     category = "correction"
     reference = TACO_PAPER
-    unequal_steps = f"{LONGER_UPLOADS} G divides by the weighted mean of the K_i."
+    unequal_steps = f"{LONGER_UPLOADS} The last direction is divided by the weighted mean of the K_i."
     cost = Cost(vector_ops=1, down=2, scalars_down=1)
 
     gamma: float | None = parameter(None, "γ, the largest correction factor; 1/K unless given", low=0, high=1)
@@ -73,7 +73,9 @@ class TacoCorrection(Tailored):
 class TacoUniform(TacoCorrection):
     """A control that separates tailoring from momentum: every client receives the cohort's mean α.
 
-    x <- x - local_lr * (g + γ (1 - mean α) Δ)
+        x <- x - local_lr * (g + γ (1 - mean α) Δ)
+
+    Everything else is as in taco-correction.
     """
 
     name = "taco-uniform"
@@ -93,8 +95,10 @@ def tailored_weights(uploads: Uploads) -> Tensor:
 class TacoAggregation(Method):
     """Plain local steps, and uploads weighted by α_i (Eq. 9).
 
-    α_i = (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-    p_i in proportion to α_i
+        α_i = (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
+        p_i in proportion to α_i
+
+    Everything else is as in FedAvg.
     """
 
     name = "taco-aggregation"
