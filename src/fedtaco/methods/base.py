@@ -142,15 +142,15 @@ class Uploads:
         return weighted_sum(self.aggregation_weights, self.vectors[name])
 
     @property
-    def client_steps(self) -> Tensor:
+    def client_effective_steps(self) -> Tensor:
         """The number of steps K_i of each client, in float64."""
         return self.steps.double()
 
     @property
     def effective_steps(self) -> float:
         """The weighted mean of the K_i; exactly K where all are equal."""
-        fewest = self.client_steps.min()
-        return float(fewest + self.aggregation_weights @ (self.client_steps - fewest))
+        fewest = self.client_effective_steps.min()
+        return float(fewest + self.aggregation_weights @ (self.client_effective_steps - fewest))
 
     @property
     def relaxation(self) -> float:
@@ -166,7 +166,8 @@ class Uploads:
 
     def sum_per_step(self) -> Tensor:
         """Return the sum of U_i / (K_i * local_lr): the updates in gradient units, each by its own client's steps."""
-        rates = _in_gradient_units(torch.ones_like(self.client_steps), self.client_steps, self.constants.local_lr)
+        steps, local_lr = self.client_effective_steps, self.constants.local_lr
+        rates = 1 / (steps * local_lr) if local_lr else torch.zeros_like(steps)
         return weighted_sum(rates, self.vectors["update"])
 
     def weights_proportional_to(self, merits: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class FedNova(Method):
     unequal_steps = "Every client counts by its weight p_i alone, however many steps it takes."
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
-        per_step = uploads.shares / uploads.client_steps
+        per_step = uploads.shares / uploads.client_effective_steps
         return per_step / per_step.sum()
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
