@@ -86,14 +86,6 @@ def test_installed_command_returns_the_exit_code(tmp_path):
     assert done.stderr == "Error: local_steps is 0; it must be a whole number at least 1 and at most 1,000,000.\n"
 
 
-@pytest.fixture
-def own_method(tmp_path):
-    """The specification of a user's method in the current folder."""
-    example = Path(__file__).parents[2] / "examples" / "own_method.py"
-    (tmp_path / "mine.py").write_text(example.read_text())
-    return "mine:Clipped"
-
-
 def test_own_method_runs_by_its_import_path(cli, own_method):
     done = cli("run", "--method", own_method, "--set", "clipped.limit=0.5", *QUICK)
     assert done.returncode == 0, done.stderr

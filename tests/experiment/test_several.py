@@ -206,7 +206,7 @@ def test_runs_in_a_folder_are_loaded_by_method_and_setting(tmp_path):
 def test_unfinished_runs_are_left_out_with_a_warning(tmp_path):
     with pytest.raises(Interrupted):
         fedtaco.run("fedavg", out=tmp_path / "runs" / "b", callbacks=[interrupt_after(1)], **NAMED)
-    with pytest.raises(InvalidInput, match="No run in .* has ended"):
+    with pytest.raises(InvalidInput, match=r"No run in .* has ended"):
         fedtaco.load_runs(tmp_path / "runs")
     fedtaco.run("fedavg", out=tmp_path / "runs" / "a", **NAMED)
     with pytest.warns(UserWarning, match="1 of 2 runs in .* have not ended"):

@@ -118,7 +118,8 @@ def compare(
     settings: dict[str, Any],
     options: CliOptions,
     methods: Annotated[
-        str, typer.Option(help="Methods to compare, separated by commas.", rich_help_panel=EXPERIMENT)
+        str,
+        typer.Option(help="Methods to compare, separated by commas, or all.", rich_help_panel=EXPERIMENT),
     ] = PAPER_METHODS,
     seeds: Seeds = 1,
 ) -> None:
@@ -131,6 +132,8 @@ def compare(
       fedtaco compare --methods fedavg,taco,taco-uniform --seeds 3 --out runs/tailoring
 
       fedtaco compare --methods fedavg,taco --seeds 5 --format latex --plot accuracy.pdf > table.tex
+
+      fedtaco compare --methods all --rounds 5
     """
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_results
@@ -153,7 +156,7 @@ def sweep(
         ),
     ],
     methods: Annotated[
-        str, typer.Option(help="Methods to tune, separated by commas.", rich_help_panel=EXPERIMENT)
+        str, typer.Option(help="Methods to tune, separated by commas, or all.", rich_help_panel=EXPERIMENT)
     ] = "taco",
     budget: Annotated[
         int | None,
@@ -182,13 +185,28 @@ def sweep(
 
 
 @app.command()
-def methods(format_: Format = "table") -> None:
-    """List the methods: what each changes in FedAvg, its computation and communication cost, and its parameters."""
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(help="A method to explain; by default all are listed.", show_default=False)
+    ] = None,
+    format_: Format = "table",
+) -> None:
+    """List the methods, with what each changes in FedAvg, its cost and its parameters, or explain one.
+
+    Examples:
+
+      fedtaco methods
+
+      fedtaco methods feddyn
+    """
     json_wanted = as_json(format_)
-    from fedtaco.cli.methods import method_rows, print_methods
+    from fedtaco.cli.methods import by_category, method_row, print_method, print_methods
+    from fedtaco.methods import METHODS
 
     if json_wanted:
-        print(json.dumps(method_rows(), indent=2))
+        print(json.dumps(method_row(METHODS.find(name)) if name else [*map(method_row, by_category())], indent=2))
+    elif name:
+        print_method(METHODS.find(name))
     else:
         print_methods()
 

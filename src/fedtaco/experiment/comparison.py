@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config, with_names
+from fedtaco.experiment.config import check_parameters, choose_methods, relevant_parameters, resolve_config, with_names
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import METHODS, Method
 from fedtaco.runs.callbacks import Callback
@@ -23,7 +23,7 @@ def plan_comparison(
     Parameters
     ----------
     methods
-        The methods; none may be repeated.
+        The methods; none may be repeated. ``["all"]`` stands for every registered method.
     seeds
         Seeds with which each method is run.
     own
@@ -38,9 +38,8 @@ def plan_comparison(
         If ``methods`` is empty, a method is repeated, or a setting is not valid.
     """
     settings = with_names(settings)
-    named = [with_names({"method": method}) for method in methods]
+    named = choose_methods(methods)
     names = [one["method"] for one in named]
-    check_distinct(names)
     parameters, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
     check_parameters(parameters, names, detector)
     return [

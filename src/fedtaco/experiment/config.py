@@ -22,6 +22,8 @@ from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
 
 Parameters = Mapping[str, ParameterValue]
+ALL_METHODS = "all"
+"""The word that stands for all registered methods in a comparison."""
 
 
 def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> ExperimentConfig:
@@ -154,14 +156,31 @@ def shared_folder_name(start: str, settings: Mapping[str, Any], own: OwnTask, **
     return folder_name(start, {**config, "parameters": {**config["parameters"], **given}}, own, **usual)
 
 
-def check_distinct(methods: Sequence[str]) -> None:
-    """Raise InvalidInput if a comparison names no method, or one more than once."""
+def choose_methods(methods: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the methods of a comparison as settings; the word ``all`` stands for every registered method.
+
+    Raises
+    ------
+    InvalidInput
+        If no method is named, one is named more than once, or ``all`` is named together with others.
+
+    Examples
+    --------
+    >>> len(choose_methods(["all"])) == len(METHODS)
+    True
+    """
     if not methods:
         raise InvalidInput("methods is empty; name at least one, such as fedavg,taco.")
-    names = [METHODS.find(method).name for method in methods]
+    if ALL_METHODS in methods:
+        if len(methods) > 1:
+            raise InvalidInput(f"methods names {ALL_METHODS} together with others; use it alone, or list names.")
+        methods = list(METHODS)
+    named = [with_names({"method": method}) for method in methods]
+    names = [METHODS.find(one["method"]).name for one in named]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InvalidInput(f"methods names {', '.join(repeated)} more than once.")
+    return named
 
 
 def check_parameters(parameters: Parameters, methods: Sequence[str], detector: str) -> None:

@@ -12,8 +12,8 @@ from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.comparison import MethodGiven
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.experiment.config import (
-    check_distinct,
     check_parameters,
+    choose_methods,
     find_domain,
     relevant_parameters,
     resolve_config,
@@ -99,7 +99,7 @@ def plan_sweep(
     Parameters
     ----------
     methods
-        The methods; none may be repeated.
+        The methods; none may be repeated. ``["all"]`` stands for every registered method.
     grid
         The values to try. A setting such as ``local_lr`` applies to all methods, a parameter such as
         ``taco.gamma`` to its own method only.
@@ -129,9 +129,8 @@ def plan_sweep(
     for name in setting_names - allowed:
         raise unknown("setting to tune", name, allowed)
     settings = with_names(settings)
-    named = [with_names({"method": method}) for method in methods]
+    named = choose_methods(methods)
     names = [one["method"] for one in named]
-    check_distinct(names)
     detector = settings.get("detector") or "off"
     fixed = settings.pop("parameters", {})
     parameters = {name: values[0] for name, values in grid.items() if "." in name}

@@ -59,7 +59,7 @@ def explain_results(
 
 def _events(row: MethodSummary) -> Iterator[str]:
     if row.output_accuracy is not None:
-        yield f"its output model z has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
+        yield f"the model that it returns has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
     if row.freeloaders:
         caught = f"{row.caught} of {pluralize(row.freeloaders, 'misbehaving client')}"
         yield f"{caught} and {pluralize(row.honest_expelled, 'honest client')} were expelled"
