@@ -1,12 +1,34 @@
-"""A small classification task for tests of :func:`fedtaco.train`: linear model, clients with skewed labels."""
+"""A small classification task for tests of :func:`fedtaco.train`: linear model, skewed clients, and datasets."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.utils.data import Dataset
 
 import fedtaco
 from fedtaco import Taco
+
+
+class Pairs(Dataset):
+    """A dataset that is not in memory."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, index):
+        return self.x[index], self.y[index]
+
+
+class WithTargets(Pairs):
+    """A dataset that is not in memory, except for its labels, as those of torchvision."""
+
+    def __init__(self, x, y):
+        super().__init__(x, y)
+        self.targets = y.tolist()
 
 
 def make_clients(count=4):

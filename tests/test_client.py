@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_training import make_clients, train
+from small_training import Pairs, make_clients, train
 from torch import nn
-from torch.utils.data import Dataset
 
 import fedtaco
 from fedtaco.data import TensorSamples
 
 
-class NoisySamples(Dataset):
+class NoisySamples(Pairs):
     """Samples with fresh noise, as random crops or flips would give."""
-
-    def __init__(self, x, y):
-        self.x, self.y = x, y
-
-    def __len__(self):
-        return len(self.y)
 
     def __getitem__(self, index):
         return self.x[index] + torch.randn(5), self.y[index]
@@ -111,9 +104,9 @@ def test_inputs_are_converted_to_the_models_dtype(dtype):
 
 def test_error_in_training_names_the_client():
     def loss(prediction, target):
-        if (target == 77).any():
+        if len(target) == 64 and (target == 77).any():
             raise ValueError("no such ward")
-        return nn.functional.cross_entropy(prediction, target)
+        return nn.functional.cross_entropy(prediction, target.clamp(max=2))
 
     clients = make_clients()
     clients[2] = (clients[2][0], torch.full((30,), 77))

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clients
 from fedtaco.data import Samples, StackedBatches, batch_plan
 from fedtaco.device import CPU, seed_torch, synchronize
+from fedtaco.inputs import Batch
 from fedtaco.local_optimizer import State
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss, Stack, split_memory
@@ -44,7 +45,7 @@ class ClientRunner:
         with torch.random.fork_rng(devices=[]):
             self.model.gradient(self.model.vector, self.first_batch(), self.config.loss, seed=0)
 
-    def first_batch(self) -> tuple[Tensor, Tensor]:
+    def first_batch(self) -> Batch:
         """Return a full batch of the first client's samples, repeated if there are too few."""
         samples = self.clients[0]
         return self.model.move_batch(samples.batch(torch.arange(self.config.batch_size) % len(samples)))

@@ -32,7 +32,7 @@ def evaluate(model: FlatModel, samples: Samples, loss: Loss, weights: Tensor, bu
     with torch.no_grad():
         for part in torch.split(torch.arange(len(samples)), BATCH):
             x, y = model.move_batch(samples.batch(part))
-            prediction = model.module(x)
+            prediction = model.predict(x)
             total += float(loss(prediction, y)) * len(part)
             if not y.is_floating_point():
                 predicted, labelled = _predicted_classes(prediction, y), y >= 0
@@ -51,6 +51,8 @@ def _predicted_classes(prediction: Tensor, y: Tensor) -> Tensor | None:
 
     Classes are in the second dimension, as cross entropy expects them, or in the last one.
     """
+    if not isinstance(prediction, Tensor):
+        return None
     for dim in (1, -1):
         if prediction.ndim == y.ndim + 1 and prediction.shape[dim] > 1:
             predicted = prediction.argmax(dim)

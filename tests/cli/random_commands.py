@@ -69,7 +69,7 @@ PLAUSIBLE = {
             "iid groups natural dirichlet:0.5 dirichlet:nan dirichlet:0 dirichlet:1e308 dirichlet:² dirichlet:1e-320"
         ),
         *words("dirichlet: dirichlet:0.5:2 dirichlet-client:0.5 dirichlet-client:-1 quantity:0.5 quantity:inf"),
-        *words("shards:2 shards:0 shards:99999999999999999999 shards:² flwr: flwr:x"),
+        *words("noise:0.3 noise:1e308 shards:2 shards:0 shards:99999999999999999999 shards:² flwr: flwr:x"),
     ],
     "behaviour": [
         *words("replay replay-scaled:0.3 replay-scaled:nan replay-scaled:1e308 replay-noise:² replay:1e400 zero:late"),

@@ -90,3 +90,11 @@ def test_label_counts_have_one_row_per_client_and_one_column_per_class():
     assert counts.shape == (10, 12)
     assert counts.sum(1).tolist() == [len(part) for part in parts]
     assert counts.sum(0).tolist() == np.bincount(data.train.y, minlength=12).tolist()
+
+
+def test_digits_are_compact_and_standardised():
+    data = load_dataset("digits")
+    assert data.train.x.dtype == torch.uint8
+    x, _ = data.train.batch(torch.arange(len(data.train)))
+    assert float(x.mean()) == pytest.approx(0, abs=1e-5)
+    assert float(x.std()) == pytest.approx(1, abs=1e-3)

@@ -196,8 +196,8 @@ def test_fractions_of_a_shard_are_refused():
         (labels_of(3), 0, 0, "clients is 0"),
         (labels_of(3), 2.5, 0, "clients is 2.5"),
         (labels_of(3), 5, -1, "seed is -1"),
-        (labels_of(3).astype(float), 5, 0, "must be one integer per sample"),
-        (labels_of(3)[:, None], 5, 0, "must be one integer per sample"),
+        (labels_of(3).astype(float), 5, 0, r"dirichlet:0\.5 needs one integer label .* are float64 of shape \(120,\)"),
+        (labels_of(3)[:, None], 5, 0, r"needs one integer label .* are int64 of shape \(120, 1\)"),
     ],
 )
 def test_invalid_arguments_are_refused(labels, clients, seed, words):

@@ -79,8 +79,8 @@ def test_divergence_stops_the_run_and_keeps_its_history():
         ({"method": "tacco"}, "did you mean 'taco'"),
         ({"detector": "gaurd"}, "There is no detector 'gaurd'"),
         ({"clients": [*make_clients(), (torch.empty(0, 5), torch.empty(0))]}, "Client 4 has no samples"),
-        ({"clients": [(torch.randn(9, 7), torch.zeros(9))]}, r"samples of client 0 \(inputs \(2, 7\)"),
-        ({"clients": [(torch.randn(9, 5), torch.full((9,), 3))]}, "Target 3 is out of bounds"),
+        ({"clients": [(torch.randn(9, 7), torch.zeros(9))]}, r"samples of client 0 \(inputs \(4, 7\)"),
+        ({"clients": [(torch.randn(9, 5), torch.full((9,), 3))]}, "labels are from 3 to 3, but the model has 3"),
         ({"clients": [["a", "b", "c"]]}, "Cannot read samples from list"),
         ({"model": torch.nn.LazyLinear(3)}, "lazy layers"),
         ({"model": torch.relu}, "give a torch.nn.Module"),
@@ -99,7 +99,7 @@ def test_dataset_that_does_not_yield_pairs_is_refused():
         def __getitem__(self, index):
             return {"x": 1}
 
-    with pytest.raises(InvalidInput, match="yields a dict; it must yield pairs"):
+    with pytest.raises(InvalidInput, match="client 0 cannot be read: The samples have the entries x, and none of"):
         train(clients=[Dictionaries()])
 
 

@@ -112,6 +112,8 @@ def show(
         group = parts.groups[client] if parts.groups else "–"
         table.add_row(str(client), group, f"{row.sum():,}", str((row > 0).sum()), ", ".join(top))
     console.print(table)
+    if parts.noise is not None:
+        console.print(f"Inputs have Gaussian noise, with standard deviations from 0 to {max(parts.noise):g}.")
     for note in parts.notes:
         print_line(note, console, style="yellow")
     console.print(

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from fedtaco.data.cache import data_folder
-from fedtaco.data.partitions import Indices, Partition, partition
-from fedtaco.data.samples import TensorSamples, as_samples
+from fedtaco.data.noise import add_noise
+from fedtaco.data.own_data import as_samples
+from fedtaco.data.partitions import Indices, Partition, check_partition, needs_labels, partition
+from fedtaco.data.samples import Samples
 from fedtaco.data.sources import find_source
 from fedtaco.data.sources.base import LoadedDataset, Progress
 from fedtaco.errors import InvalidInput
@@ -152,13 +154,14 @@ def hold_out(
     return remaining, np.concatenate(held_out)
 
 
-def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSamples]:
+def split(data: object, spec: str, clients: int, seed: int = 0) -> list[Samples]:
     """Split samples of your own over clients.
 
     Parameters
     ----------
-    data : pair of tensors or arrays, TensorDataset, or datasets.Dataset
-        The samples: inputs and class labels, or a ``datasets.Dataset`` with an input and a label column.
+    data : object
+        The samples, in any form that :func:`as_samples` accepts. Partitions by label use integer targets; those of a
+        torch ``Dataset`` are known if it has an attribute ``targets`` or ``labels``.
     spec : str
         Partition, such as ``iid`` or ``dirichlet:0.5``; see :func:`partition`.
     clients : int
@@ -168,13 +171,13 @@ def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSa
 
     Returns
     -------
-    list of TensorSamples
-        The samples of each client, without a copy of the data.
+    list of Samples
+        The samples of each client. Only ``noise`` copies the data, if they are in memory.
 
     Raises
     ------
     InvalidInput
-        If the samples are not in memory, or they cannot be partitioned in this way.
+        If the samples cannot be partitioned in this way.
 
     Examples
     --------
@@ -182,10 +185,17 @@ def split(data: object, spec: str, clients: int, seed: int = 0) -> list[TensorSa
     >>> sum(len(client) for client in clients)
     100
     """
+    check_partition(spec)
     samples = as_samples(data)
-    if not isinstance(samples, TensorSamples):
-        raise InvalidInput("Only samples in memory can be split: pass a pair (x, y) of tensors or arrays.")
-    result = partition(spec, samples.labels().numpy(), clients, seed)
+    labels = samples.labels()
+    if labels is None and needs_labels(spec):
+        raise InvalidInput(
+            f"The partition {spec} needs one integer label per sample, but the dataset has no attribute 'targets' or "
+            "'labels'; add one, or use iid, quantity or noise, which work without labels."
+        )
+    known = np.zeros(len(samples), dtype=np.int64) if labels is None else labels.numpy()
+    result = partition(spec, known, clients, seed)
     for note in result.notes:
         warnings.warn(note, stacklevel=2)
+    samples = add_noise(samples, result, seed)
     return [samples.subset(part) for part in result.indices]

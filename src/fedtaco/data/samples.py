@@ -1,44 +1,85 @@
-"""Samples of a client or of the test split, and the batches that local steps train on."""
+"""Samples of a client or of the test split, which are read by index: from tensors, or from a torch Dataset."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence, Sized
-from typing import Any, Protocol, cast
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch.utils.data import ConcatDataset, Subset, default_collate
 
 from fedtaco.errors import InvalidInput
+from fedtaco.inputs import Batch, Inputs, map_inputs, tensors_of
 
 Prepare = Callable[[Tensor], Tensor]
 """Turns a batch of inputs as stored, such as bytes, into inputs of the model."""
+Collate = Callable[[list[Any]], Any]
+"""Makes a batch of a list of samples, as the ``collate_fn`` of a ``DataLoader`` does."""
+TARGET_KEYS = ("labels", "label", "target")
+"""Keys that name the target of a sample that is a mapping; the first that exists is used."""
 
 
-class Samples(Protocol):
-    """Labelled samples that are accessed by index."""
-
-    def __len__(self) -> int: ...
-
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the inputs and targets of these samples, ready for the model."""
-        ...
-
-
-class TensorSamples:
-    """Samples in two tensors.
+class Samples(ABC):
+    """Samples with targets, which are accessed by index.
 
     Parameters
     ----------
-    x : Tensor
+    chosen : Tensor, optional
+        Indices, among all samples, of those that belong to this object; all by default.
+    """
+
+    has_fixed_shape = True
+    """Whether all batches of the same size have the same shape."""
+
+    def __init__(self, chosen: Tensor | None = None) -> None:
+        self.chosen = chosen
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of all samples, chosen or not."""
+
+    @abstractmethod
+    def read(self, rows: Tensor) -> Batch:
+        """Return the inputs and targets of these of all samples."""
+
+    @abstractmethod
+    def labels(self) -> Tensor | None:
+        """Return the target of each sample; ``None`` if every sample would have to be read for that."""
+
+    def __len__(self) -> int:
+        return self.count() if self.chosen is None else len(self.chosen)
+
+    def subset(self, indices: Any) -> Self:
+        """Return some of the samples; they share memory with the whole."""
+        part = copy.copy(self)
+        part.chosen = self.rows(torch.as_tensor(indices))
+        return part
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Return the indices of these samples among all samples."""
+        return indices if self.chosen is None else self.chosen[indices]
+
+    def batch(self, indices: Tensor) -> Batch:
+        """Return the inputs and targets of these samples, ready for the model; class labels are int64."""
+        x, y = self.read(self.rows(indices))
+        return x, (y if y.is_floating_point() else y.long())
+
+
+class TensorSamples(Samples):
+    """Samples in tensors.
+
+    Parameters
+    ----------
+    x : Tensor, tuple of Tensor or dict of Tensor
         Inputs, as stored; they may have a compact dtype, such as bytes, if there is a ``prepare``.
     y : Tensor
         Targets.
     prepare : callable, optional
-        Turns a batch of ``x`` into inputs of the model.
+        Turns a batch of each tensor in ``x`` into inputs of the model.
     chosen : Tensor, optional
         Indices of the samples that belong to this object; all by default.
 
@@ -54,215 +95,134 @@ class TensorSamples:
     (tensor([[4., 5.]]), tensor([0]))
     """
 
-    def __init__(self, x: Tensor, y: Tensor, prepare: Prepare | None = None, chosen: Tensor | None = None) -> None:
-        if len(x) != len(y):
-            raise InvalidInput(f"There are {len(x)} inputs but {len(y)} targets; each input needs one target.")
-        self.x, self.y, self.prepare, self.chosen = x, y, prepare, chosen
+    def __init__(self, x: Inputs, y: Tensor, prepare: Prepare | None = None, chosen: Tensor | None = None) -> None:
+        super().__init__(chosen)
+        for tensor in tensors_of(x):
+            if len(tensor) != len(y):
+                raise InvalidInput(f"There are {len(tensor)} inputs but {len(y)} targets; each input needs one target.")
+        self.x, self.y, self.prepare = x, y, prepare
 
-    def __len__(self) -> int:
-        return len(self.y) if self.chosen is None else len(self.chosen)
-
-    def subset(self, indices: Any) -> TensorSamples:
-        """Return some of the samples; they share memory with the whole."""
-        part = torch.as_tensor(indices)
-        return TensorSamples(self.x, self.y, self.prepare, part if self.chosen is None else self.chosen[part])
+    def count(self) -> int:
+        return len(self.y)
 
     def labels(self) -> Tensor:
-        """Return the targets of all samples."""
+        """Return the target of each sample."""
         return self.y if self.chosen is None else self.y[self.chosen]
 
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the prepared inputs and the targets of these samples."""
-        if self.chosen is not None:
-            indices = self.chosen[indices]
-        x, y = self.x.index_select(0, indices), self.y.index_select(0, indices)
-        return (x if self.prepare is None else self.prepare(x)), (y if y.is_floating_point() else y.long())
+    def read(self, rows: Tensor) -> Batch:
+        x = map_inputs(lambda tensor: tensor.index_select(0, rows), self.x)
+        return (x if self.prepare is None else map_inputs(self.prepare, x)), self.y.index_select(0, rows)
 
 
-class DatasetSamples:
-    """Samples of a ``torch.utils.data.Dataset`` that yields pairs (input, target)."""
-
-    def __init__(self, dataset: Dataset[Any]) -> None:
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(cast(Sized, self.dataset))
-
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the collated inputs and targets of these samples."""
-        items = [self.dataset[int(i)] for i in indices]
-        if not isinstance(items[0], tuple | list) or len(items[0]) != 2:
-            raise InvalidInput(f"The dataset yields a {type(items[0]).__name__}; it must yield pairs (input, target).")
-        x, y = default_collate(items)
-        return x, (y if y.is_floating_point() else y.long())
-
-
-class StackedBatches:
-    """The batches of several clients, stacked along a new first dimension.
-
-    If the samples of all clients are parts of the same tensors, each batch is read in one operation.
+class DatasetSamples(Samples):
+    """Samples of a dataset that yields pairs (inputs, target), or mappings of which one entry is the target.
 
     Parameters
     ----------
-    clients : sequence of Samples
-        The samples of each client.
-    plans : sequence of Tensor
-        The indices of each client's batches, (steps, batch size); see :func:`batch_plan`.
-    seeds : sequence of int
-        For each client, the seed of its dataset's random draws, such as random crops, in step 0; step k adds k to it.
+    dataset : torch.utils.data.Dataset
+        The dataset, or any object with a length and items.
+    target : str, optional
+        Key of the target in a mapping; by default ``labels``, ``label`` or ``target``.
+    collate : callable, optional
+        Makes a batch of a list of samples.
     """
 
-    def __init__(self, clients: Sequence[Samples], plans: Sequence[Tensor], seeds: Sequence[int]) -> None:
-        self.clients, self.indices, self.seeds = clients, torch.stack(list(plans), dim=1), seeds
-        self.whole = _common_tensors(clients)
-        if self.whole is not None:
-            for client, samples in enumerate(cast(Sequence[TensorSamples], clients)):
-                if samples.chosen is not None:
-                    self.indices[:, client] = samples.chosen[self.indices[:, client]]
+    def __init__(self, dataset: Any, target: str | None = None, collate: Collate = default_collate) -> None:
+        super().__init__()
+        self.dataset, self.target, self.collate = dataset, target, collate
+        self.has_fixed_shape = collate is default_collate
 
-    def at(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return the inputs and targets of one step, both (clients, batch size, ...)."""
-        indices = self.indices[step]
-        if self.whole is not None:
-            x, y = self.whole.batch(indices.flatten())
-            return x.unflatten(0, indices.shape), y.unflatten(0, indices.shape)
-        batches = []
-        for samples, own, seed in zip(self.clients, indices, self.seeds, strict=True):
-            torch.default_generator.manual_seed(seed + step)
-            batches.append(samples.batch(own))
-        return torch.stack([x for x, _ in batches]), torch.stack([y for _, y in batches])
+    def count(self) -> int:
+        return len(self.dataset)
+
+    def labels(self) -> Tensor | None:
+        labels = _stored_labels(self.dataset)
+        return labels if labels is None or self.chosen is None else labels[self.chosen]
+
+    def read(self, rows: Tensor) -> Batch:
+        return split_batch(self.collate([self.dataset[int(row)] for row in rows]), self.target)
 
 
-def _common_tensors(clients: Sequence[Samples]) -> TensorSamples | None:
-    """Return the samples that all clients hold parts of, or ``None`` if their tensors differ."""
-    tensors = {(id(c.x), id(c.y), id(c.prepare)) if isinstance(c, TensorSamples) else None for c in clients}
-    first = clients[0]
-    if len(tensors) > 1 or not isinstance(first, TensorSamples):
-        return None
-    return TensorSamples(first.x, first.y, first.prepare)
+def _stored_labels(dataset: Any) -> Tensor | None:
+    """Return the labels that a dataset stores as ``targets`` or ``labels``, as those of torchvision do."""
+    if isinstance(dataset, Subset):
+        labels = _stored_labels(dataset.dataset)
+        return None if labels is None else labels[torch.as_tensor(dataset.indices)]
+    if isinstance(dataset, ConcatDataset):
+        parts = [labels for part in dataset.datasets if (labels := _stored_labels(part)) is not None]
+        return torch.cat(parts) if len(parts) == len(dataset.datasets) else None
+    for name in ("targets", "labels"):
+        stored: Any = getattr(dataset, name, None)
+        if hasattr(stored, "__len__") and len(stored) == len(dataset):
+            with suppress(TypeError, ValueError, RuntimeError):  # what are no numbers are no labels
+                labels = torch.as_tensor(stored)
+                return labels if labels.is_floating_point() else labels.long()
+    return None
 
 
-def as_samples(data: object) -> Samples:
-    """Return data of any supported kind as samples.
+def split_batch(batch: object, target: str | None = None) -> Batch:
+    """Separate a batch into inputs and targets.
 
     Parameters
     ----------
-    data : object
-        A pair of tensors or arrays, a ``torch.utils.data.Dataset`` with a length, a ``datasets.Dataset`` with an
-        input and a label column, or samples, which are returned unchanged.
+    batch : object
+        A pair, or a mapping of which one entry is the target.
+    target : str, optional
+        Key of the target in a mapping; by default ``labels``, ``label`` or ``target``.
 
     Returns
     -------
-    Samples
-        :class:`DatasetSamples` for a torch ``Dataset`` other than ``TensorDataset``, else :class:`TensorSamples`.
+    tuple
+        The inputs and the targets.
 
     Raises
     ------
     InvalidInput
-        If the data are of another kind, or a ``datasets.Dataset`` does not have two columns.
+        If the batch is of another kind, has no target, or contains something else than tensors.
 
     Examples
     --------
-    >>> len(as_samples((np.zeros((5, 2)), np.arange(5))))
-    5
+    >>> split_batch({"codes": torch.tensor([[1, 2]]), "label": torch.tensor([0])})
+    ({'codes': tensor([[1, 2]])}, tensor([0]))
     """
-    if isinstance(data, TensorSamples | DatasetSamples):
-        return data
-    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
-        return TensorSamples(*data.tensors)
-    if isinstance(data, tuple) and len(data) == 2:
-        x, y = (torch.as_tensor(part) for part in data)
-        return TensorSamples(x, y)
-    if hasattr(data, "column_names") and hasattr(data, "select_columns"):
-        inputs, labels = (torch.from_numpy(array) for array in hub_dataset_arrays(data))
-        return TensorSamples(inputs, labels, _scale_bytes if inputs.dtype == torch.uint8 else None)
-    if isinstance(data, Dataset) and hasattr(data, "__len__"):
-        return DatasetSamples(data)
+    if isinstance(batch, Mapping):
+        key = find_target(list(batch), target)
+        x, y = {name: value for name, value in batch.items() if name != key}, batch[key]
+    elif isinstance(batch, tuple | list) and len(batch) == 2 and target is None:
+        x, y = batch
+    else:
+        values = f"a {type(batch).__name__}" + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
+        expected = "pairs (inputs, target)" if target is None else f"mappings with the key '{target}'"
+        raise InvalidInput(f"The dataset yields {values}; it must yield {expected}, several inputs as a tuple.")
+    if not isinstance(y, Tensor):
+        raise InvalidInput(f"The targets are a {type(y).__name__}; they must be numbers.")
+    return _to_inputs(x), y
+
+
+def find_target(keys: Sequence[str], target: str | None) -> str:
+    """Return the key of the target; raise InvalidInput if there is none, or no other key."""
+    for key in TARGET_KEYS if target is None else (target,):
+        if key in keys and len(keys) == 1:
+            raise InvalidInput(f"The samples have the single entry {key}; they need inputs besides the target.")
+        if key in keys:
+            return key
+    wanted = "none of them is labels, label or target" if target is None else f"'{target}' is not one of them"
     raise InvalidInput(
-        f"Cannot read samples from {type(data).__name__}; pass a pair (x, y) of tensors or arrays, a torch Dataset "
-        "with a length that yields such pairs, or a datasets.Dataset with two columns."
+        f"The samples have the entries {', '.join(map(str, keys))}, and {wanted}; name the target in a pair, as in "
+        "(dataset, 'outcome')."
     )
 
 
-def _scale_bytes(images: Tensor) -> Tensor:
-    return images.float() / 255
-
-
-def hub_dataset_arrays(dataset: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the inputs and labels of a ``datasets.Dataset``.
-
-    Images are returned as (n, channels, height, width); float64 inputs are converted to float32.
-
-    Parameters
-    ----------
-    dataset : datasets.Dataset
-        A dataset with two columns, first the input and then the label.
-
-    Returns
-    -------
-    x, y : arrays
-        The inputs and the labels.
-
-    Raises
-    ------
-    InvalidInput
-        If the dataset does not have two columns.
-    """
-    if len(dataset.column_names) != 2:
-        raise InvalidInput(
-            f"The dataset has the columns {', '.join(dataset.column_names)}; select the input and the label with "
-            "dataset.select_columns([input, label])."
-        )
-    first, second = dataset.column_names
-    x, y = dataset[first][:], np.asarray(dataset[second][:])
-    if hasattr(x[0], "convert"):
-        return channels_first(np.stack([np.asarray(image) for image in x])), y
-    inputs = np.asarray(x)
-    return (inputs.astype(np.float32) if inputs.dtype == np.float64 else inputs), y
-
-
-def channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rearrange images (n, height, width) or (n, height, width, channels) as (n, channels, height, width)."""
-    return images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-
-
-def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int) -> Tensor:
-    """Draw the indices of the samples that each local step of a client trains on.
-
-    The samples are permuted anew for every pass, and the passes are joined and cut into full batches. A client
-    with fewer samples than a batch therefore repeats them within a batch.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Generator for this client and round.
-    count : int
-        Number of samples of the client.
-    steps : int
-        Number of local steps.
-    batch_size : int
-        Number of samples per step.
-
-    Returns
-    -------
-    Tensor
-        Indices, (steps, batch_size).
-
-    Examples
-    --------
-    >>> batch_plan(np.random.default_rng(0), count=4, steps=2, batch_size=4).sort().values
-    tensor([[0, 1, 2, 3],
-            [0, 1, 2, 3]])
-    """
-    passes = math.ceil(steps * batch_size / count)
-    order = rng.permuted(np.tile(np.arange(count), (passes, 1)), axis=1).reshape(-1)
-    return torch.from_numpy(order[: steps * batch_size].reshape(steps, batch_size))
-
-
-def steps_for_epochs(epochs: int, count: int, batch_size: int) -> int:
-    """Return the number of full batches in which a client trains on each of its ``count`` samples ``epochs`` times.
-
-    >>> steps_for_epochs(2, count=50, batch_size=64)
-    2
-    """
-    return -(-epochs * count // batch_size)
+def _to_inputs(data: Any) -> Inputs:
+    """Return collated inputs as a tensor, a tuple or a dictionary; raise InvalidInput if they are anything else."""
+    if isinstance(data, Tensor):
+        return data
+    named: Any = data if isinstance(data, Mapping) else dict(enumerate(data)) if isinstance(data, tuple | list) else {}
+    if not named:
+        raise InvalidInput(f"The inputs are a {type(data).__name__}; they must be tensors.")
+    for name, part in named.items():
+        if not isinstance(part, Tensor):
+            raise InvalidInput(
+                f"The input '{name}' is a {type(part).__name__} and not a tensor; convert it to numbers, or remove it."
+            )
+    return dict(named) if isinstance(data, Mapping) else tuple(data)

@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-
 from fedtaco.client import ClientRunner
-from fedtaco.data import TensorSamples
+from fedtaco.data import TensorSamples, have_equal_shapes
 from fedtaco.engines.base import Engine
 from fedtaco.engines.batched import BatchedEngine
 from fedtaco.engines.pool import PoolEngine
 from fedtaco.engines.serial import SerialEngine
 from fedtaco.errors import InvalidInput, unknown
+from fedtaco.inputs import Batch, tensors_of
 from fedtaco.models import Stack, Unstackable, stack_linear, stack_model
 from fedtaco.processes import can_fork
 
@@ -30,6 +29,8 @@ MAX_PARAMETERS_BY_HAND = 500_000
 """Maximum number of parameters for which stacked layers are faster on a CPU than one client after another."""
 NUMBERS_IN_CACHE, NUMBERS_IN_MEMORY = 1 << 20, 1 << 28
 """Maximum number of values that a stack works on at once, on a CPU and on an accelerator."""
+
+DIFFERENT_SHAPES = "batches of different clients may have different shapes"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Workload:
     def chunk(self, workers: int) -> int:
         """Return the number of clients per stack, at most as many as fit, spread evenly over the workers."""
         config, model = self.runner.config, self.runner.model
-        inputs = self.runner.first_batch()[0][0].numel()
+        inputs = sum(tensor[0].numel() for tensor in tensors_of(self.runner.first_batch()[0]))
         values_per_client = 4 * model.vector.numel() + config.batch_size * inputs
         limit = max(1, (NUMBERS_IN_CACHE if self.on_cpu else NUMBERS_IN_MEMORY) // values_per_client)
         stacks_per_worker = -(-self.cohort // (workers * limit))
@@ -155,6 +156,8 @@ def _by_name(
         return EngineChoice("pool", reason, processes)
     if name != "batched":
         raise unknown("engine", name, ("serial", "pool", "batched"))
+    if not have_equal_shapes(workload.runner.clients):
+        return _without_stack(workload, processes, DIFFERENT_SHAPES)
     try:
         stack = stack_model(workload.runner.model, workload.runner.config.loss, *_trial_batch(workload.runner))
     except Unstackable as error:
@@ -170,9 +173,8 @@ def _by_rule(workload: Workload, processes: int) -> EngineChoice:
         )
     if not workload.on_cpu:
         return _by_name("batched", workload, 1, reason=f"stacked clients keep {model.device} busy")
-    reason = _reason_against_stacking(workload)
-    if reason is not None:
-        return _without_stack(workload, processes, reason)
+    if (obstacle := _obstacle_to_stacks(workload)) is not None:
+        return _without_stack(workload, processes, obstacle)
     stack = stack_linear(model, workload.runner.config.loss, *_trial_batch(workload.runner))
     if stack is None:
         return _without_stack(workload, processes, "only linear layers with ReLU are faster stacked on a CPU")
@@ -180,8 +182,8 @@ def _by_rule(workload: Workload, processes: int) -> EngineChoice:
     return EngineChoice("batched", reason, processes, workload.chunk(processes), stack)
 
 
-def _reason_against_stacking(workload: Workload) -> str | None:
-    """Return why clients are not stacked on a CPU, whatever the layers of the model are."""
+def _obstacle_to_stacks(workload: Workload) -> str | None:
+    """Return why clients are not stacked on a CPU, whatever their layers; ``None`` if nothing prevents it."""
     model = workload.runner.model
     if model.personal_names:
         return "models with personal layers are not stacked"
@@ -189,7 +191,7 @@ def _reason_against_stacking(workload: Workload) -> str | None:
         return "few clients take equally many steps"
     if model.vector.numel() > MAX_PARAMETERS_BY_HAND:
         return f"{model.vector.numel():,} parameters are too many to stack on a CPU"
-    return None
+    return None if have_equal_shapes(workload.runner.clients) else DIFFERENT_SHAPES
 
 
 def _without_stack(workload: Workload, processes: int, reason: str) -> EngineChoice:
@@ -207,7 +209,7 @@ def _without_stack(workload: Workload, processes: int, reason: str) -> EngineCho
     return EngineChoice("serial", f"{reason}, and {why}")
 
 
-def _trial_batch(runner: ClientRunner) -> tuple[tuple[torch.Tensor, torch.Tensor], bool]:
+def _trial_batch(runner: ClientRunner) -> tuple[Batch, bool]:
     """Return a batch to try a stack on, and whether all targets are class labels."""
     return runner.first_batch(), all(
         isinstance(samples, TensorSamples) and not samples.y.is_floating_point() and int(samples.labels().min()) >= 0

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -14,6 +13,7 @@ from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.data import (
     Partition,
     Samples,
+    add_noise,
     dataset_info,
     hold_out,
     label_counts,
@@ -34,6 +34,7 @@ from fedtaco.records import PartitionRecord
 from fedtaco.runs.combinations import check_samples_per_round
 from fedtaco.runs.constants import make_constants
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.sample_checks import check_samples
 from fedtaco.server import cohort_size
 from fedtaco.simulator import Simulator
 from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, choose_clients, parse_behaviour
@@ -69,7 +70,8 @@ class PreparedRun:
         parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=adversaries.never_training)
         if config["validation"] and not len(held_out):
             raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
-        clients = [data.train.subset(part) for part in parts]
+        train = add_noise(data.train, partition, seed)
+        clients = [train.subset(part) for part in parts]
         for client in adversaries.clients:
             clients[client] = adversaries.behaviour.change_samples(clients[client], data.info.classes)
         method, detector = create_method_and_detector(config)
@@ -80,7 +82,7 @@ class PreparedRun:
             build_blank_model(config),
             clients,
             data.test,
-            validation=data.train.subset(held_out) if len(held_out) else None,
+            validation=train.subset(held_out) if len(held_out) else None,
             adversaries=adversaries,
             workers=options.workers,
             previous=previous,
@@ -133,9 +135,8 @@ def prepare_simulator(
         If model and loss do not work on the samples, or a setting is not valid.
     """
     flat = FlatModel(model, choose_device(config["device"]), split_names(config["personal"] or ""))
-    for samples, owner in ((clients[0], "client 0"), (test, "the test set")):
-        if samples is not None:
-            _check_fit(flat, samples, loss, owner)
+    owners = {f"client {number}": samples for number, samples in enumerate(clients)}
+    check_samples(flat, owners if test is None else {**owners, "the test set": test}, loss)
     steps = steps or _steps_per_client(config, clients)
     constants = make_constants(config, clients=len(clients), rounds=config["rounds"], local_steps=max(steps))
     runner = ClientRunner(flat, clients, ClientConfig(constants, config["batch_size"], loss, config["seed"]))
@@ -176,17 +177,3 @@ def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialC
     groups = partition.groups or ["all"] * config["clients"]
     chosen = choose_clients(config["freeloaders"], groups, config["seed"])
     return AdversarialClients(frozenset(chosen), parse_behaviour(config["behaviour"]), config["seed"])
-
-
-def _check_fit(model: FlatModel, samples: Samples, loss: Loss, owner: str) -> None:
-    """Pass one or two samples through model and loss, so that a mismatch is reported before training."""
-    x, y = model.move_batch(samples.batch(torch.arange(min(2, len(samples)))))
-    try:
-        with torch.no_grad():
-            model.module.eval()
-            loss(model.module(x), y)
-    except Exception as error:
-        raise InvalidInput(
-            f"Model and loss do not work on the samples of {owner} (inputs {tuple(x.shape)} {x.dtype}, "
-            f"targets {tuple(y.shape)} {y.dtype}): {error}"
-        ) from error

@@ -39,7 +39,9 @@ def train(
     model
         Any module; it is copied and not changed.
     clients
-        One ``(x, y)`` pair of tensors or one ``torch.utils.data.Dataset`` per client.
+        The samples of each client: a pair ``(x, y)`` of tensors, arrays or frames, a ``Dataset``, a ``DataLoader``, or
+        any other form that ``docs/own-data.md`` shows. The model is called as ``model(x)``, with several inputs as
+        ``model(*x)`` or ``model(**x)``.
     test
         Samples to evaluate on after each round, in the same form, or ``None``.
     method
@@ -50,7 +52,8 @@ def train(
         Local steps per client and round, K; or one number for each client, the largest of which stands for K
         in formulas such as TACO's γ = 1/K. Give either this or ``local_epochs``.
     loss
-        The mean loss of a batch, from predictions and targets.
+        The mean loss of a batch, from predictions and targets. If the model returns an object with ``logits``, these
+        are the predictions.
     workers
         Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
     on_round
@@ -111,10 +114,10 @@ def train(
 
 
 def _samples(owner: str, data: Any) -> Samples:
-    samples = as_samples(data)
-    if len(samples) == 0:
-        raise InvalidInput(f"{owner} has no samples; omit it or give it some.")
-    return samples
+    try:
+        return as_samples(data)
+    except InvalidInput as error:
+        raise InvalidInput(f"{owner}: {error}") from error
 
 
 def _steps_per_client(local_steps: int | Sequence[int], clients: int) -> list[int]:

@@ -6,7 +6,6 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader
 
 from fedtaco.client import ClientConfig, ClientRunner, dry_run
 from fedtaco.cohort import ClientJob, Instructions
@@ -21,6 +20,7 @@ from fedtaco.flower.wire import NodeInstructions, ReplyHeader, invalid_message, 
 from fedtaco.methods import METHODS, Method, NamedTensors, check_optimizer
 from fedtaco.models import FlatModel, Loss
 from fedtaco.parameters import domains, split_names
+from fedtaco.sample_checks import check_samples
 
 
 def train(
@@ -42,8 +42,8 @@ def train(
         parameters are not sent: they must equal those of the server's model, which is checked. Personal layers, which
         the server's setting ``personal`` names, are not sent either: this node stores them from round to round.
     data
-        This node's samples: a pair ``(x, y)`` of tensors, a ``Dataset``, or a ``DataLoader``. Of a
-        ``DataLoader``, only the dataset is used: the strategy sets the number of steps and the batch size.
+        This node's samples, in any form that :func:`fedtaco.train` accepts. Of a ``DataLoader``, the dataset and
+        the ``collate_fn`` are used: the strategy sets the number of steps and the batch size.
     msg, context
         As Flower passes them to ``@app.train()``. The method's client memory and personal layers are stored in the
         context, or in the folder ``memory-dir`` if the node is configured with one.
@@ -65,7 +65,7 @@ def train(
     ------
     InvalidInput
         If the message is not from FedStrategy or not valid, its method is not allowed, the model differs from the
-        server's, or there are no samples.
+        server's, or the samples do not fit the model.
 
     Examples
     --------
@@ -83,9 +83,8 @@ def train(
     check_dtypes(flat.module)
     instructions = read_instructions(node, msg.content, flat, method.cost)
     require_frozen(flat, node.frozen)
-    samples = as_samples(data.dataset if isinstance(data, DataLoader) else data)
-    if len(samples) == 0:
-        raise InvalidInput("This node has no samples; give it some, or do not let it take part.")
+    samples = as_samples(data)
+    check_samples(flat, {"this node": samples}, loss)
     client_config = ClientConfig(constants, node.settings["batch_size"], loss, node.settings["seed"])
     runner = ClientRunner(flat, [samples] * constants.clients, client_config)
     store = open_store(context, node)

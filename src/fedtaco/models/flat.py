@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from fedtaco.device import CPU, seed_torch
 from fedtaco.errors import InvalidInput
+from fedtaco.inputs import Batch, Inputs, map_inputs
+from fedtaco.models.calls import call_arguments, logits_of
 from fedtaco.models.personal import BUFFERS, WEIGHTS, personal_names
 
-Batch = tuple[Tensor, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -138,16 +139,22 @@ class FlatModel:
                     tensor.copy_(value)
         seed_torch(seed, self.device)
         x, y = batch
-        value = loss(self.module(x), y)
+        value = loss(self.predict(x), y)
         gradients = torch.autograd.grad(value, self.parameters, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in gradients])
+
+    def predict(self, x: Inputs) -> Tensor:
+        """Return the model's predictions, at its own weights and in its current mode."""
+        arguments, named_arguments = call_arguments(x)
+        return logits_of(self.module(*arguments, **named_arguments))
 
     def move_batch(self, batch: Batch) -> Batch:
         """Move a batch to the model's device, and convert floating-point inputs to the model's dtype."""
         x, y = batch
-        if x.is_floating_point():
-            x = x.to(self.vector.dtype)
-        return x.to(self.device), y.to(self.device)
+        return map_inputs(self._move_input, x), y.to(self.device)
+
+    def _move_input(self, tensor: Tensor) -> Tensor:
+        return (tensor.to(self.vector.dtype) if tensor.is_floating_point() else tensor).to(self.device)
 
     def frozen_fingerprint(self) -> str:
         """Return a hash of the frozen parameters, or the text ``none`` if there are none."""

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from fedtaco.models.flat import Batch, FlatModel, Loss
+from fedtaco.inputs import Batch, Inputs, map_inputs
+from fedtaco.models.calls import call_arguments, logits_of
+from fedtaco.models.flat import FlatModel, Loss
 
-StackedGradient = Callable[[Tensor, Tensor, Tensor], Tensor]
+StackedGradient = Callable[[Tensor, Inputs, Tensor], Tensor]
 """Computes gradients (n, d), a new tensor, from weights (n, d), inputs (n, b, ...) and targets (n, b, ...)."""
 
 Slope = Callable[[Tensor, Tensor], Tensor]
@@ -40,7 +42,7 @@ def stack_model(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool) 
         The model.
     loss : callable
         Returns the mean loss of predictions and targets.
-    batch : pair of Tensor
+    batch : Batch
         Inputs and targets to compare the gradients on.
     plain_labels : bool
         Whether all targets are class labels, none of which the loss ignores.
@@ -80,7 +82,7 @@ def stack_linear(model: FlatModel, loss: Loss, batch: Batch, plain_labels: bool)
         The stacked gradients; ``None`` if the model has other layers or they differ from its own gradient.
     """
     layers = _plain_layers(model)
-    if layers is None:
+    if layers is None or not isinstance(batch[0], Tensor):
         return None
     slope = _cross_entropy_slope if loss is cross_entropy and plain_labels else _slope_of(loss)
     stack = Stack(_LayersByHand(layers, slope), by_hand=True)
@@ -105,8 +107,11 @@ def _own_gradient(model: FlatModel, loss: Loss, batch: Batch) -> Tensor:
 
 def _agrees(stack: Stack, model: FlatModel, batch: Batch, own: Tensor) -> bool:
     """Return whether two stacked copies both have the gradient ``own``; raise Unstackable if they cannot be stacked."""
-    points = model.vector.expand(2, -1).clone()
-    x, y = (part.expand(2, *part.shape) for part in batch)
+
+    def twice(part: Tensor) -> Tensor:
+        return part.expand(2, *part.shape)
+
+    points, x, y = twice(model.vector).clone(), map_inputs(twice, batch[0]), twice(batch[1])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -130,10 +135,10 @@ def _vectorized(model: FlatModel, loss: Loss) -> StackedGradient:
     named = [(name, p.shape) for name, p in model.module.named_parameters() if p.requires_grad]
     sizes = [shape.numel() for _, shape in named]
 
-    def loss_at(vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def loss_at(vector: Tensor, x: Inputs, y: Tensor) -> Tensor:
         parts = zip(named, vector.split(sizes), strict=True)
         weights = {name: part.view(shape) for (name, shape), part in parts}
-        return loss(functional_call(model.module, weights, (x,)), y)
+        return loss(logits_of(functional_call(model.module, weights, *call_arguments(x))), y)
 
     gradients: StackedGradient = vmap(grad(loss_at), randomness="error")
     return gradients
@@ -159,7 +164,8 @@ class _LayersByHand:
         self.sizes = [p.numel() for layer in layers for p in layer.parameters()]
         self.slope = slope
 
-    def __call__(self, points: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def __call__(self, points: Tensor, x: Inputs, y: Tensor) -> Tensor:
+        assert isinstance(x, Tensor)
         count, last = len(points), len(self.shapes) - 1
         parts = iter(points.split(self.sizes, dim=1))
         weights, activations = [], [x.flatten(2).transpose(1, 2)]

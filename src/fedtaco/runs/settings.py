@@ -167,7 +167,7 @@ class RunSettings(TrainSettings, total=False):
         what_is_run(
             None,
             "Which client holds which samples: groups, dirichlet:0.5, dirichlet-client:0.5, shards:2, quantity:0.5, "
-            "iid, natural, or flwr:ClassName of flwr-datasets.",
+            "noise:0.3 (equal parts, with noise on the inputs), iid, natural, or flwr:ClassName of flwr-datasets.",
             by_dataset=True,
         ),
     ]

@@ -13,7 +13,7 @@ from fedtaco.methods import Taco
 from fedtaco.server import FinishedRound, RunState
 from fedtaco.testing.checks import assert_same, run_checks
 from fedtaco.testing.engines import ReversedEngine, through_bytes
-from fedtaco.testing.small_federation import CLIENTS, SAMPLES, make_simulator, skewed_clients
+from fedtaco.testing.small_federation import CLIENTS, FEATURES, SAMPLES, make_simulator, skewed_clients
 from fedtaco.trust import AdversarialClients, Detector
 from fedtaco.trust.behaviours.freeloaders import Zero
 
@@ -104,7 +104,7 @@ def few_clients_work(detector: Detector) -> None:
 def broken_uploads_are_never_judged(detector: Detector) -> None:
     """An upload that is not finite is dropped before the detector sees it."""
     clients = skewed_clients()
-    clients[2] = TensorSamples(torch.full_like(clients[2].x, torch.nan), clients[2].y)
+    clients[2] = TensorSamples(torch.full((SAMPLES, FEATURES), torch.nan, dtype=torch.float64), clients[2].y)
     for finished in _rounds(detector, clients=clients):
         assert 2 in finished.record.dropped, f"{detector.name}: a broken upload was used"
         (broken,) = (record for record in finished.clients if record.client == 2)

@@ -17,6 +17,7 @@ from fedtaco.testing.checks import assert_same, named_tensors, run_checks
 from fedtaco.testing.engines import CostCounter, ReversedEngine, WireEngine, one_stack, through_bytes, two_workers
 from fedtaco.testing.small_federation import (
     CLIENTS,
+    FEATURES,
     LOCAL_LR,
     ROUNDS,
     SAMPLES,
@@ -172,7 +173,7 @@ def weights_sum_to_one(method: Method) -> None:
 def a_broken_upload_is_dropped(method: Method) -> None:
     """An upload that is not finite is dropped and reported; the others are used."""
     broken = skewed_clients()
-    broken[2] = TensorSamples(torch.full_like(broken[2].x, torch.nan), broken[2].y)
+    broken[2] = TensorSamples(torch.full((SAMPLES, FEATURES), torch.nan, dtype=torch.float64), broken[2].y)
     simulator = make_simulator(method, clients=broken)
     finished_rounds = run_rounds(simulator, simulator.initial_state())
     for finished in finished_rounds:

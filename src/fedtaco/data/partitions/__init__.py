@@ -6,15 +6,33 @@ from fedtaco.data.partitions.base import Indices, Labels, Partition, Users, labe
 from fedtaco.data.partitions.flower_datasets import flower
 from fedtaco.data.partitions.groups import label_groups
 from fedtaco.data.partitions.natural import natural
-from fedtaco.data.partitions.skew import dirichlet, dirichlet_client, iid, quantity, shards
+from fedtaco.data.partitions.skew import dirichlet, dirichlet_client, iid, noise, quantity, shards
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.randomness import generator
 
 WITHOUT_PARAMETER = {"groups": label_groups, "iid": iid}
 """Partitions that are written without a number."""
-WITH_PARAMETER = {"dirichlet": dirichlet, "dirichlet-client": dirichlet_client, "shards": shards, "quantity": quantity}
+WITH_PARAMETER = {
+    "dirichlet": dirichlet,
+    "dirichlet-client": dirichlet_client,
+    "shards": shards,
+    "quantity": quantity,
+    "noise": noise,
+}
 """Partitions that are written with a number, as in ``dirichlet:0.5``."""
-PARTITIONS = ("groups", "dirichlet:0.5", "dirichlet-client:0.5", "shards:2", "quantity:0.5", "iid", "natural", "flwr:…")
+WITHOUT_LABELS = ("iid", "quantity", "noise", "natural")
+"""Partitions that do not depend on class labels."""
+PARTITIONS = (
+    "groups",
+    "dirichlet:0.5",
+    "dirichlet-client:0.5",
+    "shards:2",
+    "quantity:0.5",
+    "noise:0.3",
+    "iid",
+    "natural",
+    "flwr:…",
+)
 """An example of each partition."""
 
 
@@ -48,16 +66,25 @@ def check_partition(spec: str) -> None:
         raise unknown("partition", spec, PARTITIONS)
 
 
+def needs_labels(spec: str) -> bool:
+    """Return whether a partition depends on class labels.
+
+    >>> needs_labels("dirichlet:0.5"), needs_labels("iid")
+    (True, False)
+    """
+    return spec.partition(":")[0] not in WITHOUT_LABELS
+
+
 def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users | None = None) -> Partition:
     """Assign samples to clients.
 
     Parameters
     ----------
     spec : str
-        Partition: ``groups``, ``dirichlet:0.5``, ``dirichlet-client:0.5``, ``shards:2``, ``quantity:0.5``, ``iid``,
-        ``natural``, or ``flwr:`` and a class of ``flwr_datasets.partitioner``.
-    labels : array of int
-        Class label of each sample.
+        Partition: ``groups``, ``dirichlet:0.5``, ``dirichlet-client:0.5``, ``shards:2``, ``quantity:0.5``,
+        ``noise:0.3``, ``iid``, ``natural``, or ``flwr:`` and a class of ``flwr_datasets.partitioner``.
+    labels : array
+        Class label of each sample; ``iid``, ``quantity``, ``noise`` and ``natural`` use only its length.
     clients : int
         Number of clients.
     seed : int
@@ -85,8 +112,11 @@ def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users |
         raise InvalidInput(f"clients is {clients}; it must be a whole number of at least 1.")
     if seed < 0:
         raise InvalidInput(f"seed is {seed}; it must be at least 0.")
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise InvalidInput(f"Labels are {labels.dtype} of shape {labels.shape}; they must be one integer per sample.")
+    if needs_labels(spec) and (labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer)):
+        raise InvalidInput(
+            f"The partition {spec} needs one integer label per sample, but targets are {labels.dtype} of shape "
+            f"{labels.shape}; iid, quantity and noise work without labels."
+        )
     if clients > len(labels):
         raise InvalidInput(f"clients is {clients}, more than the {len(labels)} training samples.")
     name, _, option = spec.partition(":")
@@ -107,4 +137,4 @@ def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users |
     return result
 
 
-__all__ = ["Indices", "Partition", "check_partition", "label_counts", "partition"]
+__all__ = ["Indices", "Partition", "check_partition", "label_counts", "needs_labels", "partition"]

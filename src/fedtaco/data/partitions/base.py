@@ -24,11 +24,14 @@ class Partition:
         Group of each client, if the partition has groups.
     notes : list of str
         Messages for the user, such as a deviation from the requested partition.
+    noise : list of float, optional
+        Standard deviation of the Gaussian noise on the inputs of each client, if the partition has noise.
     """
 
     indices: list[Indices]
     groups: list[str] | None = None
     notes: list[str] = field(default_factory=list)
+    noise: list[float] | None = None
 
 
 def label_counts(labels: Labels, parts: Sequence[Indices], classes: int) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Random partitions: Dirichlet label skew, shards, quantity skew, and IID."""
+"""Random partitions: Dirichlet label skew, shards, quantity skew, feature noise, and IID."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,8 @@ MIN_SAMPLES = 10
 """A Dirichlet draw that leaves a client with fewer samples is repeated."""
 MAX_DRAWS = 10_000
 """Number of Dirichlet draws after which samples are moved to the smallest clients instead."""
+MAX_NOISE = 1_000_000
+"""Maximum standard deviation of noise."""
 
 
 def iid(labels: Labels, clients: int, rng: np.random.Generator) -> Partition:
@@ -108,3 +110,14 @@ def quantity(labels: Labels, clients: int, rng: np.random.Generator, phi: float)
     sizes = 1 + np.floor(rng.dirichlet(np.full(clients, phi)) * (len(labels) - clients)).astype(int)
     sizes[np.argmax(sizes)] += len(labels) - sizes.sum()
     return Partition(np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1]))
+
+
+def noise(labels: Labels, clients: int, rng: np.random.Generator, sigma: float) -> Partition:
+    """Split the samples as ``iid`` does, and add Gaussian noise to the inputs of all clients but the first.
+
+    The standard deviation is σ·i/(N - 1) for client i of N, as in NIID-Bench, from 0 to σ.
+    """
+    if sigma > MAX_NOISE:
+        raise InvalidInput(f"partition is noise:{sigma:g}; use a standard deviation of at most {MAX_NOISE:,}.")
+    deviations = sigma * np.arange(clients) / max(1, clients - 1)
+    return Partition(iid(labels, clients, rng).indices, noise=deviations.tolist())

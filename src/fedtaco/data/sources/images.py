@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtaco.data.cache import Facts
+from fedtaco.data.columns import channels_first
 from fedtaco.data.published_files import byte_labels
-from fedtaco.data.samples import channels_first
 from fedtaco.data.sources.base import Array
 from fedtaco.data.sources.hub import HubSource
 
