@@ -16,13 +16,13 @@ from fedtaco.parameters import parameter
 
 @dataclass(frozen=True)
 class FedNova(Method):
-    """Divides each upload by its number of steps, so that clients with more steps do not weigh more."""
+    """Divides each upload by its effective number of steps, so that clients with more steps do not weigh more."""
 
     name = "sketch-fednova"
     summary = "normalises uploads by their number of steps"
 
     def aggregate(self, server, uploads):
-        per_step = uploads.aggregation_weights / uploads.steps
+        per_step = uploads.aggregation_weights / uploads.client_effective_steps
         mean_direction = (per_step.to(server.weights)[:, None] * uploads.vectors["update"]).sum(0)
         return server.moved(uploads.effective_steps * mean_direction)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 from small_training import Pairs, make_clients, train
 from torch import nn
 
 import fedtaco
+from fedtaco import Method
 from fedtaco.data import TensorSamples
 
 
@@ -100,6 +104,59 @@ def test_batch_norm_works_for_a_client_with_one_sample(engine):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_inputs_are_converted_to_the_models_dtype(dtype):
     assert len(train(clients=[(x.to(dtype), y.int()) for x, y in make_clients()]).history) == 3
+
+
+# What hooks receive
+
+
+@dataclass(frozen=True)
+class Probe(Method):
+    """Records what its hooks receive in each round."""
+
+    name, summary = "probe", "is FedAvg"
+    seen: ClassVar[list] = []
+
+    def correction(self, local):
+        self.seen.append((local.constants, local.full_gradient(local.start), local.start.clone()))
+
+    def aggregate(self, server, uploads):
+        self.seen.append(uploads.constants)
+        return super().aggregate(server, uploads)
+
+
+def probe(**settings):
+    """Return what the hooks received in a run with one client."""
+    Probe.seen.clear()
+    torch.manual_seed(0)
+    train(method=Probe(), clients=make_clients(1), batch_size=30, server_lr=0.3, **settings)
+    return list(Probe.seen)
+
+
+def test_hooks_of_clients_and_server_receive_the_round_and_its_rates():
+    seen = probe(lr_schedule="step:1,0.5")
+    clients, server = [constants for constants, *_ in seen[::2]], seen[1::2]
+    for round_number, (own, central) in enumerate(zip(clients, server, strict=True), start=1):
+        assert own == central
+        factor = 0.5 ** (round_number - 1)
+        assert (own.round, own.rounds, own.local_steps) == (round_number, 3, 4)
+        assert (own.local_lr, own.server_lr) == (factor * 0.1, factor * 0.3)
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+@pytest.mark.parametrize(
+    ("settings", "decay"),
+    [
+        ({"weight_decay": 0.7}, 0.7),
+        ({"weight_decay": 0.7, "clip_norm": 1e-3, "momentum": 0.9}, 0.7),
+        ({"optimizer": "adam", "weight_decay": 0.7}, 0.7),
+        ({"optimizer": "adamw", "weight_decay": 0.7}, 0.0),
+    ],
+    ids=str,
+)
+def test_full_gradient_includes_coupled_decay_but_neither_clip_nor_adam(settings, decay, engine):
+    (_, plain, start), *_ = probe(engine=engine)
+    (_, gradient, _), *_ = probe(engine=engine, **settings)
+    torch.testing.assert_close(gradient.flatten(), (plain + decay * start).flatten())
 
 
 def test_error_in_training_names_the_client():

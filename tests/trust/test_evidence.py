@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from guard_rounds import D, GuardRounds, failed_tests, noise, trained
 
+from fedtaco.local_optimizer import Sgd
 from fedtaco.trust import DetectorInput
 from fedtaco.trust.evidence import Evidence
 
@@ -27,6 +30,17 @@ def test_copies_and_mixtures_of_what_was_received_are_found():
     verdict = rounds.judge(starts[4], matrix, vectors={"direction": direction})
     assert failed_tests(verdict) == dict.fromkeys(range(5), "copy")
     assert verdict.dropped.tolist() == [True] * 5 + [False] * 3
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_a_copy_of_the_starting_point_is_found_if_the_weights_decay(decay):
+    """Uploads then have the starting point in common, so that it would hide noise from the test for content."""
+    rounds, start = GuardRounds(clients=8), noise(D, seed=3)
+    rounds.constants = replace(rounds.constants, optimizer=Sgd(weight_decay=decay))
+    matrix = trained(8, 10) + 0.3 * start
+    matrix[0] = 0.3 * start
+    matrix[1] = 0.3 * start + noise(D, seed=5)
+    assert failed_tests(rounds.judge(start, matrix)) == ({0: "copy", 1: "content"} if decay else {})
 
 
 def test_new_share_is_the_part_outside_the_span():

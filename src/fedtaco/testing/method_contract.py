@@ -270,8 +270,8 @@ def _run_by_hand(
         return slopes * (point - 1)
 
     received = {**sent.vectors, **numbers}
-    numbers = constants().in_round(1)
-    local = LocalContext(numbers, sent.start, received, memory, STEPS, gradient=gradient, full_gradient=gradient)
+    first = constants().in_round(1)
+    local = LocalContext(first, sent.start, received, memory, STEPS, gradient=gradient, full_gradient=gradient)
     local.correction = method.correction(local)
     x = sent.start + torch.zeros_like(slopes)
     for local.step in range(STEPS):

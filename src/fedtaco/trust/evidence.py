@@ -2,8 +2,8 @@
 
 The span contains the moves of the model, that is, the differences between successive starting points that the
 client received, and the vectors of the broadcast. It thus contains the correction that TACO or FedCM added,
-whatever its factor, and the server's part of Scaffold's correction. All vectors are sketches, so that memory
-does not grow with the model.
+whatever its factor, and the server's part of Scaffold's correction. With weight decay it also contains the starting
+point itself, along which every upload decays. All vectors are sketches, so that memory does not grow with the model.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ class Evidence:
         }
         uploads = sketch(given.uploads.vectors["update"])
         vectors = [sketch(vector[None]).double() for vector in given.broadcast.vectors.values()]
+        if given.uploads.constants.optimizer.weight_decay:
+            vectors.append(memory["starts"][-1:])
         histories, history_of = memory["sent"][given.uploads.clients].unique(dim=0, return_inverse=True)
         received = [torch.cat([_moves(memory, rounds), *vectors]) for rounds in histories]
         if len(received) == 1:
