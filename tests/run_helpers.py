@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-MEASURED_TIMES = {"wall_seconds", "slowest_client_seconds", "seconds"}
+MEASURED_TIMES = {"wall_seconds", "evaluation_seconds", "slowest_client_seconds", "seconds"}
 
 
 class Interrupted(Exception):

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clients
 from fedtaco.data import Samples, StackedBatches, batch_plan
-from fedtaco.device import CPU, seed_torch, synchronize
+from fedtaco.device import CPU, seed_torch, synchronize, widest_float
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss, Stack
 from fedtaco.randomness import generator, torch_seed
+from fedtaco.records import finite_or_none
 
 FULL_PASS_BATCH = 1024
 
@@ -73,6 +74,8 @@ class _LocalTraining(ABC):
         self.model.module.train()
         self.start = instructions.broadcast.start.to(self.model.device)
         self.clock = _Clock(self.model.device)
+        device = self.model.device
+        self.loss_sum, self.losses_added = torch.zeros((), dtype=widest_float(device), device=device), 0
 
     @abstractmethod
     def fetch(self, step: int) -> None:
@@ -116,6 +119,18 @@ class _LocalTraining(ABC):
         with self.clock:
             return method.finish(local.start - x, local)
 
+    def add_loss(self, loss: Tensor) -> None:
+        """Add the loss of a step's first gradient, which is that at the client's current point, to the sum."""
+        if self.losses_added == self.local.step:
+            self.losses_added += 1
+            self.loss_sum = self.loss_sum + loss
+
+    def mean_losses(self) -> list[float | None]:
+        """Return the mean loss over the steps of each client; ``None`` if a step computed no gradient."""
+        rows: list[float] = (self.loss_sum / self.steps).reshape(-1).tolist()
+        known = self.losses_added == self.steps
+        return [finite_or_none(loss) if known else None for loss in rows]
+
     def first_sample_seed(self, client: int) -> int:
         """Return the seed of a dataset's random draws, such as random crops, in step 0; step k adds k to it."""
         return torch_seed(self.config.seed, "samples", client, self.instructions.round)
@@ -138,15 +153,19 @@ class _SingleClient(_LocalTraining):
 
     def result(self, method: Method) -> ClientResult:
         upload, memory = self.run(method, self.model.vector)
-        return ClientResult(to_cpu(upload), to_cpu(memory), self.model.buffers.to(CPU, copy=True), self.clock.seconds)
+        buffers, (training_loss,) = self.model.buffers.to(CPU, copy=True), self.mean_losses()
+        return ClientResult(to_cpu(upload), to_cpu(memory), buffers, self.clock.seconds, training_loss)
 
     def fetch(self, step: int) -> None:
         seed_torch(self.sample_seed + step, CPU)
         self.batch = self.model.move_batch(self.samples.batch(self.plan[step]))
 
     def gradient(self, point: Tensor) -> Tensor:
+        seed = self.dropout_seed + self.local.step
         with torch.enable_grad():
-            return self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
+            gradient, loss = self.model.gradient_and_loss(point, self.batch, self.config.loss, seed)
+        self.add_loss(loss)
+        return gradient
 
     def full_gradient(self, point: Tensor) -> Tensor:
         count = len(self.samples)
@@ -168,6 +187,7 @@ class _StackedClients(_LocalTraining):
     ) -> None:
         super().__init__(runner, instructions, jobs[0].steps)
         self.jobs, self.stack = jobs, stack
+        self.loss_sum = self.loss_sum.expand(len(jobs))
         clients = [runner.clients[job.client] for job in jobs]
         plans = [self.plan_batches(job.client) for job in jobs]
         self.batches = StackedBatches(clients, plans, [self.first_sample_seed(job.client) for job in jobs])
@@ -179,12 +199,14 @@ class _StackedClients(_LocalTraining):
     def results(self, method: Method) -> list[ClientResult]:
         trained = self.run(method, self._rows(self.start).clone())
         upload, memory = (to_cpu(part) for part in trained)
+        losses = self.mean_losses()
         return [
             ClientResult(
                 {name: rows[position] for name, rows in upload.items()},
                 {name: rows[position].clone() for name, rows in memory.items()},
                 self.instructions.buffers,
                 seconds=None,
+                training_loss=losses[position],
             )
             for position in range(len(self.jobs))
         ]
@@ -193,7 +215,9 @@ class _StackedClients(_LocalTraining):
         self.batch = self.model.move_batch(self.batches.at(step))
 
     def gradient(self, point: Tensor) -> Tensor:
-        return self.stack.gradient(self._rows(point), *self.batch)
+        gradient, losses = self.stack.gradient_and_loss(self._rows(point), *self.batch)
+        self.add_loss(losses)
+        return gradient
 
     def full_gradient(self, point: Tensor) -> Tensor:
         """Compute the gradient of one client after another, since they hold different numbers of samples."""

@@ -42,7 +42,7 @@ def test_stacked_gradients_equal_those_of_single_models(module, by_hand):
     assert stack.by_hand == by_hand
     points = model.vector + torch.linspace(-1, 1, 3, dtype=torch.float64)[:, None]
     batches = [(X.double() + shift, Y.roll(shift)) for shift in range(3)]
-    gradients = stack.gradient(points, *(torch.stack(parts) for parts in zip(*batches, strict=True)))
+    gradients, _ = stack.gradient_and_loss(points, *(torch.stack(parts) for parts in zip(*batches, strict=True)))
     for point, batch, gradient in zip(points, batches, gradients, strict=True):
         torch.testing.assert_close(gradient, model.gradient(point, batch, cross_entropy, 0), rtol=1e-9, atol=1e-12)
 

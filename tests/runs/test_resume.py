@@ -87,7 +87,7 @@ def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     assert_same_result(expected, resumed)
     assert resumed.history == RunFolder(tmp_path / "run").history()
     lines = (tmp_path / "run" / "clients.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["schema"] == 3 for line in lines)
+    assert all(json.loads(line)["schema"] == 4 for line in lines)
 
 
 def test_run_of_another_version_is_refused_with_the_difference(tmp_path, monkeypatch):

@@ -80,16 +80,21 @@ class FlatModel:
             counter.copy_(initial)
 
     def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
-        """Return the gradient of the mean loss on a batch at ``point``, as a new vector, without changing the weights.
+        """Return the gradient alone; see :meth:`gradient_and_loss`."""
+        return self.gradient_and_loss(point, batch, loss, seed)[0]
 
-        ``seed`` seeds the model's random draws, such as dropout, so that gradients at two points can share them.
+    def gradient_and_loss(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> tuple[Tensor, Tensor]:
+        """Return the gradient of the mean loss on a batch at ``point``, as a new vector, and the loss.
+
+        The weights do not change. ``seed`` seeds the model's random draws, such as dropout, so that gradients at two
+        points can share them.
         """
         if point is not self.vector:
             tensors = [self.vector, self.buffers, *(counter for counter, _ in self._counters)]
             saved = [tensor.clone() for tensor in tensors]
             try:
                 self.vector.copy_(point)
-                return self.gradient(self.vector, batch, loss, seed)
+                return self.gradient_and_loss(self.vector, batch, loss, seed)
             finally:
                 for tensor, value in zip(tensors, saved, strict=True):
                     tensor.copy_(value)
@@ -97,7 +102,7 @@ class FlatModel:
         x, y = batch
         value = loss(self.module(x), y)
         gradients = torch.autograd.grad(value, self.parameters, materialize_grads=True)
-        return torch.cat([g.reshape(-1) for g in gradients])
+        return torch.cat([g.reshape(-1) for g in gradients]), value.detach()
 
     def move_batch(self, batch: Batch) -> Batch:
         """Move a batch to the model's device, and convert floating-point inputs to the model's dtype."""
