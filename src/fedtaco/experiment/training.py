@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Samples, as_samples
 from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.evaluation import OwnMetrics
 from fedtaco.experiment.prepared_run import prepare_simulator
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import Loss
@@ -27,6 +28,8 @@ def train(
     rounds: int,
     local_steps: int | Sequence[int],
     loss: Loss = cross_entropy,
+    client_tests: Sequence[Any] | None = None,
+    metrics: OwnMetrics | None = None,
     workers: int | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     **settings: Unpack[TrainSettings],
@@ -50,13 +53,20 @@ def train(
         in formulas such as TACO's γ = 1/K.
     loss
         The mean loss of a batch, from predictions and targets.
+    client_tests
+        One test set per client, in the same form, or ``None`` for a client without one. The final model is evaluated
+        on each, see ``client_evaluations`` of the result; with ``fine_tune_steps``, also after fine-tuning.
+    metrics
+        Own metrics by name, such as ``{"f1": f1}``: functions of the model's outputs for all test samples and of their
+        targets, both tensors on the CPU, that return a number. They are recorded in each evaluated round.
     workers
         Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
     on_round
         Called with the record of each finished round.
     **settings
         ``batch_size``, ``local_lr``, ``server_lr``, ``weighting``, ``participation``, ``detector``, ``engine``,
-        ``device`` and ``seed``, as ``fedtaco run --help`` explains them.
+        ``device``, ``seed``, ``eval_every``, ``eval_samples`` and ``fine_tune_steps``, as ``fedtaco run --help``
+        explains them.
 
     Returns
     -------
@@ -81,6 +91,11 @@ def train(
     samples = [_samples(f"Client {number}", data) for number, data in enumerate(clients)]
     steps = _steps_per_client(local_steps, len(samples))
     config = check_settings(RunSettings, {**settings, "rounds": rounds, "local_steps": max(steps)})
+    tests = _samples_by_client(client_tests, len(samples))
+    if config["fine_tune_steps"] and not tests:
+        raise InvalidInput(
+            "fine_tune_steps has no effect without samples of each client to evaluate on; give some (client_tests)."
+        )
     simulator, _ = prepare_simulator(
         config,
         METHODS.instance(method),
@@ -88,6 +103,8 @@ def train(
         model,
         samples,
         None if test is None else _samples("The test set", test),
+        client_tests=tests,
+        metrics=metrics,
         loss=loss,
         steps=steps,
         workers=workers,
@@ -101,7 +118,8 @@ def train(
     except RunStopped as stop:
         stop.history = recorder.history
         raise
-    return Result.of(simulator.method, simulator.model, recorder.state, recorder.history)
+    evaluations = simulator.evaluate_clients(recorder.state)
+    return Result.of(simulator.method, simulator.model, recorder.state, recorder.history, evaluations)
 
 
 def _samples(owner: str, data: Any) -> Samples:
@@ -109,6 +127,13 @@ def _samples(owner: str, data: Any) -> Samples:
     if len(samples) == 0:
         raise InvalidInput(f"{owner} has no samples; omit it or give it some.")
     return samples
+
+
+def _samples_by_client(tests: Sequence[Any] | None, clients: int) -> dict[int, Samples]:
+    if tests is not None and len(tests) != clients:
+        raise InvalidInput(f"client_tests lists {len(tests)} test sets for {clients} clients; give one for each.")
+    given = {client: data for client, data in enumerate(tests or ()) if data is not None}
+    return {client: _samples(f"client_tests[{client}]", data) for client, data in given.items()}
 
 
 def _steps_per_client(local_steps: int | Sequence[int], clients: int) -> list[int]:

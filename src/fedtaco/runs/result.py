@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from safetensors.torch import load_model as _load
@@ -13,7 +13,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.files import reading
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel
-from fedtaco.records import History
+from fedtaco.records import ClientEvaluation, History
 from fedtaco.server import RunState
 
 
@@ -28,14 +28,24 @@ class Result:
     history: History
     model: nn.Module
     output_model: nn.Module
+    client_evaluations: list[ClientEvaluation] = field(default_factory=list)
+    """The global model on each client's own samples; empty if none were held out."""
 
     @classmethod
-    def of(cls, method: Method, model: FlatModel, state: RunState, history: History) -> Result:
+    def of(
+        cls,
+        method: Method,
+        model: FlatModel,
+        state: RunState,
+        history: History,
+        evaluations: list[ClientEvaluation] | None = None,
+    ) -> Result:
         """Return the result of a run that ended in ``state``."""
         trained = model.to_module(state.server.weights, state.buffers)
         output = method.output(state.server)
         same = output is state.server.weights
-        return cls(history, trained, trained if same else model.to_module(output, state.buffers))
+        returned = trained if same else model.to_module(output, state.buffers)
+        return cls(history, trained, returned, evaluations or [])
 
     def save(self, path: str | Path) -> None:
         """Write the global model as a safetensors file, which :func:`load_model` reads."""
