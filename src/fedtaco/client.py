@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clients
 from fedtaco.data import Samples, StackedBatches, batch_plan
-from fedtaco.device import CPU, seed_torch, synchronize, widest_float
+from fedtaco.device import CPU, seed_torch, synchronize
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss, Stack
 from fedtaco.randomness import generator, torch_seed
@@ -74,8 +74,8 @@ class _LocalTraining(ABC):
         self.model.module.train()
         self.start = instructions.broadcast.start.to(self.model.device)
         self.clock = _Clock(self.model.device)
-        device = self.model.device
-        self.loss_sum, self.losses_added = torch.zeros((), dtype=widest_float(device), device=device), 0
+        self.losses: list[Tensor] = []
+        """The losses of the steps so far, each one number or one per client."""
 
     @abstractmethod
     def fetch(self, step: int) -> None:
@@ -120,16 +120,16 @@ class _LocalTraining(ABC):
             return method.finish(local.start - x, local)
 
     def add_loss(self, loss: Tensor) -> None:
-        """Add the loss of a step's first gradient, which is that at the client's current point, to the sum."""
-        if self.losses_added == self.local.step:
-            self.losses_added += 1
-            self.loss_sum = self.loss_sum + loss
+        """Keep the loss of a step's first gradient, which is that at the client's current point."""
+        if len(self.losses) == self.local.step:
+            self.losses.append(loss)
 
-    def mean_losses(self) -> list[float | None]:
+    def mean_losses(self, clients: int) -> list[float | None]:
         """Return the mean loss over the steps of each client; ``None`` if a step computed no gradient."""
-        rows: list[float] = (self.loss_sum / self.steps).reshape(-1).tolist()
-        known = self.losses_added == self.steps
-        return [finite_or_none(loss) if known else None for loss in rows]
+        if len(self.losses) < self.steps:
+            return [None] * clients
+        by_step = torch.stack(self.losses).to(CPU).double().reshape(self.steps, clients)
+        return [finite_or_none(loss) for loss in by_step.mean(0).tolist()]
 
     def first_sample_seed(self, client: int) -> int:
         """Return the seed of a dataset's random draws, such as random crops, in step 0; step k adds k to it."""
@@ -153,7 +153,7 @@ class _SingleClient(_LocalTraining):
 
     def result(self, method: Method) -> ClientResult:
         upload, memory = self.run(method, self.model.vector)
-        buffers, (training_loss,) = self.model.buffers.to(CPU, copy=True), self.mean_losses()
+        buffers, (training_loss,) = self.model.buffers.to(CPU, copy=True), self.mean_losses(1)
         return ClientResult(to_cpu(upload), to_cpu(memory), buffers, self.clock.seconds, training_loss)
 
     def fetch(self, step: int) -> None:
@@ -187,7 +187,6 @@ class _StackedClients(_LocalTraining):
     ) -> None:
         super().__init__(runner, instructions, jobs[0].steps)
         self.jobs, self.stack = jobs, stack
-        self.loss_sum = self.loss_sum.expand(len(jobs))
         clients = [runner.clients[job.client] for job in jobs]
         plans = [self.plan_batches(job.client) for job in jobs]
         self.batches = StackedBatches(clients, plans, [self.first_sample_seed(job.client) for job in jobs])
@@ -199,7 +198,7 @@ class _StackedClients(_LocalTraining):
     def results(self, method: Method) -> list[ClientResult]:
         trained = self.run(method, self._rows(self.start).clone())
         upload, memory = (to_cpu(part) for part in trained)
-        losses = self.mean_losses()
+        losses = self.mean_losses(len(self.jobs))
         return [
             ClientResult(
                 {name: rows[position] for name, rows in upload.items()},

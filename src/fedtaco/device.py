@@ -29,15 +29,6 @@ def choose_device(name: str) -> torch.device:
     return found
 
 
-def widest_float(device: torch.device) -> torch.dtype:
-    """Return the floating-point type with the most digits that a device has.
-
-    >>> widest_float(CPU)
-    torch.float64
-    """
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def synchronize(device: torch.device) -> None:
     """Wait until an accelerator has finished its work, so that the measured time includes all of it."""
     if device.type in ("cuda", "mps"):
