@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from fedtaco.errors import InvalidInput
 from fedtaco.printable import printable
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the layout of run folders."""
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError, EOFError),

@@ -19,6 +19,8 @@ class ProgressBar(Callback):
 
     def __init__(self, configs: Sequence[ExperimentConfig]) -> None:
         self.done = {id(config): 0 for config in configs}
+        self.accuracies: dict[int, str] = {}
+        """The latest accuracy of each run, as text."""
         self.engines_shown: set[str] = set()
         self.bar = Progress(
             TextColumn("{task.description:<28}", markup=False),
@@ -47,10 +49,14 @@ class ProgressBar(Callback):
             self.engines_shown.add(str(engine))
             print_line(f"Engine {engine}.", stderr, style="dim")
 
+    def on_evaluation_begin(self, config: ExperimentConfig, round_number: int) -> None:
+        self.bar.update(self.task, description=f"{describe_run(config)} evaluating")
+
     def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
         title = describe_run(config)
-        accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
-        self._advance(config, record.round, f"{title}{accuracy}")
+        if record.accuracy is not None:
+            self.accuracies[id(config)] = f" {record.accuracy:6.1%}"
+        self._advance(config, record.round, f"{title}{self.accuracies.get(id(config), '')}")
         for event in _events(record):
             print_line(f"{title}, round {record.round}: {event}.", stderr, style="yellow")
 

@@ -125,6 +125,9 @@ class _PipeCallback(Callback):
     def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
         self.connection.send(("on_run_begin", (folder, replace(engine, stack=None))))
 
+    def on_evaluation_begin(self, config: ExperimentConfig, round_number: int) -> None:
+        self.connection.send(("on_evaluation_begin", (round_number,)))
+
     def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
         self.connection.send(("on_round_end", (record,)))
 

@@ -58,6 +58,10 @@ def resolve_config(**settings: Any) -> ExperimentConfig:
     check_model(config["model"])
     check_partition(config["partition"])
     _check_freeloaders(config)
+    if config["fine_tune_steps"] and not config["validation"]:
+        raise InvalidInput(
+            "fine_tune_steps has no effect without samples of each client to evaluate on; hold some out (validation)."
+        )
     method, detector = create_method_and_detector(config)
     check_optimizer(method, make_optimizer(config))
     check_parameters(config["parameters"], [config["method"]], config["detector"])

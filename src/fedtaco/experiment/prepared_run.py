@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -24,6 +25,7 @@ from fedtaco.data import (
 from fedtaco.device import choose_device
 from fedtaco.engines import EngineChoice, Workload, select_engine
 from fedtaco.errors import InvalidInput
+from fedtaco.evaluation import Evaluator, OwnMetrics, check_metrics, draw_samples
 from fedtaco.experiment.config import create_method_and_detector
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel, Loss, build_model
@@ -52,7 +54,11 @@ class PreparedRun:
 
     @classmethod
     def prepare(
-        cls, config: ExperimentConfig, options: RunOptions, previous: Mapping[str, Any] | None = None
+        cls,
+        config: ExperimentConfig,
+        options: RunOptions,
+        previous: Mapping[str, Any] | None = None,
+        metrics: OwnMetrics | None = None,
     ) -> PreparedRun:
         """Load the data, partition them, and build the simulator.
 
@@ -62,15 +68,18 @@ class PreparedRun:
             What to run, and how.
         previous
             What the run folder recorded about the engine, if the run is resumed; the same engine is used again.
+        metrics
+            Own metrics.
         """
         seed = config["seed"]
         data = load_dataset(config["dataset"], options.data_dir)
         partition = partition_dataset(data, config["partition"], config["clients"], seed)
         adversaries = _adversaries(config, partition)
         parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=adversaries.never_training)
-        if config["validation"] and not len(held_out):
-            raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
         train = add_noise(data.train, partition, seed)
+        validation = train.subset(np.concatenate(held_out))
+        if config["validation"] and not len(validation):
+            raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
         clients = [train.subset(part) for part in parts]
         for client in adversaries.clients:
             clients[client] = adversaries.behaviour.change_samples(clients[client], data.info.classes)
@@ -82,7 +91,13 @@ class PreparedRun:
             build_blank_model(config),
             clients,
             data.test,
-            validation=train.subset(held_out) if len(held_out) else None,
+            validation=validation if len(validation) else None,
+            client_tests={
+                client: train.subset(part)
+                for client, part in enumerate(held_out)
+                if len(part) and client not in adversaries.clients
+            },
+            metrics=metrics,
             adversaries=adversaries,
             workers=options.workers,
             previous=previous,
@@ -101,6 +116,8 @@ def prepare_simulator(
     test: Samples | None,
     *,
     validation: Samples | None = None,
+    client_tests: Mapping[int, Samples] | None = None,
+    metrics: OwnMetrics | None = None,
     loss: Loss = cross_entropy,
     steps: Sequence[int] | None = None,
     adversaries: AdversarialClients = NO_ADVERSARIES,
@@ -120,6 +137,10 @@ def prepare_simulator(
         The module to train; it is copied.
     clients, test, validation
         Samples of each client, and samples to evaluate on or ``None``.
+    client_tests
+        Samples to evaluate the final model on for each client, by client.
+    metrics
+        Own metrics.
     loss
         The mean loss of a batch, from predictions and targets.
     steps
@@ -136,17 +157,25 @@ def prepare_simulator(
     """
     flat = FlatModel(model, choose_device(config["device"]), split_names(config["personal"] or ""))
     owners = {f"client {number}": samples for number, samples in enumerate(clients)}
+    owners |= {f"the test set of client {client}": own for client, own in (client_tests or {}).items()}
     check_samples(flat, owners if test is None else {**owners, "the test set": test}, loss)
     steps = steps or _steps_per_client(config, clients)
     constants = make_constants(config, clients=len(clients), rounds=config["rounds"], local_steps=max(steps))
     runner = ClientRunner(flat, clients, ClientConfig(constants, config["batch_size"], loss, config["seed"]))
     workload = Workload(runner, steps, cohort_size(config["participation"], len(clients)), cores())
     engine = select_engine(config["engine"], workload, workers=workers, previous=previous)
+    check_metrics(metrics or {})
+    workers = engine.workers if config["engine"] != "auto" else workers or cores()
     simulator = Simulator(
         method,
         runner,
-        test,
+        None if test is None else draw_samples(test, config["eval_samples"], config["seed"]),
         validation=validation,
+        evaluator=Evaluator(flat, loss, config["seed"], workers if workload.on_cpu else 1),
+        metrics=metrics,
+        eval_every=config["eval_every"],
+        client_tests=client_tests,
+        fine_tune_steps=config["fine_tune_steps"],
         steps=steps,
         participation=config["participation"],
         weighting=config["weighting"],

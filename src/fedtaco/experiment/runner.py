@@ -2,10 +2,12 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 from fedtaco.errors import RunStopped
+from fedtaco.evaluation import OwnMetrics
 from fedtaco.experiment.config import resolve_config, to_stored
 from fedtaco.experiment.prepared_run import PreparedRun, build_blank_model
 from fedtaco.files import reading
@@ -28,6 +30,7 @@ def run(
     overwrite: bool = False,
     data_dir: str | Path | None = None,
     workers: int | None = None,
+    metrics: OwnMetrics | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     **settings: Unpack[RunSettings],
 ) -> Result:
@@ -46,6 +49,9 @@ def run(
         user's cache.
     workers
         Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
+    metrics
+        Own metrics by name, such as ``{"f1": f1}``: functions of the model's outputs for all test samples and of their
+        targets, both tensors on the CPU, that return a number. They are recorded in each evaluated round.
     on_round
         Called with the record of each finished round.
     **settings
@@ -82,11 +88,15 @@ def run(
             if on_round is not None:
                 on_round(record)
 
-    return run_experiment(config, folder, RunOptions(resume, overwrite, data_dir, workers), OnRound())
+    return run_experiment(config, folder, RunOptions(resume, overwrite, data_dir, workers), OnRound(), metrics)
 
 
 def run_experiment(
-    config: ExperimentConfig, folder: RunFolder | None, options: RunOptions, callback: Callback
+    config: ExperimentConfig,
+    folder: RunFolder | None,
+    options: RunOptions,
+    callback: Callback,
+    metrics: OwnMetrics | None = None,
 ) -> Result:
     """Run a checked configuration.
 
@@ -100,6 +110,8 @@ def run_experiment(
         How to run; with ``resume``, the run in ``folder`` is continued, or only loaded if it has finished.
     callback
         Called as the run proceeds.
+    metrics
+        Own metrics, as in :func:`run`.
 
     Returns
     -------
@@ -114,12 +126,18 @@ def run_experiment(
         If the run diverges or every client is expelled; the records in ``folder`` are kept.
     """
     if folder is None:
-        return _run(config, None, options, callback)
+        return _run(config, None, options, callback, metrics)
     with folder.claim(to_stored(config), resume=options.resume, overwrite=options.overwrite):
-        return _run(config, folder, options, callback)
+        return _run(config, folder, options, callback, metrics)
 
 
-def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions, callback: Callback) -> Result:
+def _run(
+    config: ExperimentConfig,
+    folder: RunFolder | None,
+    options: RunOptions,
+    callback: Callback,
+    metrics: OwnMetrics | None,
+) -> Result:
     previous = None
     if folder is not None and options.resume and folder.exists():
         ended = folder.summary()
@@ -127,8 +145,9 @@ def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions
             callback.on_run_skipped(config)
             return load(folder.path)
         previous = folder.config()["ran_by"]
-    prepared = PreparedRun.prepare(config, options, previous)
+    prepared = PreparedRun.prepare(config, options, previous, metrics)
     simulator, engine = prepared.simulator, prepared.engine
+    simulator.on_evaluation = partial(callback.on_evaluation_begin, config)
     recorder = Recorder(folder, to_stored(config), prepared.partition)
     initial = simulator.initial_state()
     memory = simulator.runner.new_memory(simulator.method, initial.server.weights)
@@ -144,9 +163,9 @@ def _run(config: ExperimentConfig, folder: RunFolder | None, options: RunOptions
         stopped = stop
     finally:
         recorder.checkpoint()
-    result, summary = recorder.finish(
-        simulator.method, simulator.model, stopped, engine=str(engine), partition_notes=list(prepared.notes)
-    )
+    evaluations = simulator.evaluate_clients(recorder.state) if stopped is None else []
+    notes = {"engine": str(engine), "partition_notes": list(prepared.notes)}
+    result, summary = recorder.finish(simulator.method, simulator.model, stopped, evaluations, **notes)
     callback.on_run_end(config, summary)
     if stopped is not None:
         raise stopped
@@ -164,7 +183,7 @@ def load(path: str | Path) -> Result:
     Returns
     -------
     Result
-        The history and the models.
+        The history, the models, and their evaluations on each client's own samples.
 
     Raises
     ------
@@ -185,4 +204,10 @@ def load(path: str | Path) -> Result:
         flat = FlatModel(blank, personal=split_names(config.get("personal", "")))
     model, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
     folder.partition()  # verified, although the result does not contain it
-    return Result(folder.history(), model.eval(), output.eval(), read_personal_layers(folder, flat))
+    return Result(
+        folder.history(),
+        model.eval(),
+        output.eval(),
+        read_personal_layers(folder, flat),
+        folder.client_evaluations(),
+    )

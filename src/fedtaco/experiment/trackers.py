@@ -45,7 +45,7 @@ class Tracker(Callback, ABC, Generic[Session]):
         self._try(lambda: self.sessions.update({id(config): self.open(config, folder or Path("runs"))}))
 
     def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
-        numbers = _numbers(dataclasses.asdict(record))
+        numbers = _numbers(record)
         self._try(lambda: self.log(self.sessions[id(config)], record.round, numbers))
 
     def on_run_end(self, config: ExperimentConfig, summary: Mapping[str, Any]) -> None:
@@ -177,8 +177,10 @@ def _run_name(config: ExperimentConfig) -> str:
     return f"{config['method']} {config['dataset']} seed {config['seed']}"
 
 
-def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numeric entries of a record, without the number of the round."""
+def _numbers(record: RoundRecord) -> dict[str, float]:
+    """Return the numbers of a record, without the number of the round; own metrics as ``metrics/name``."""
+    own = {f"metrics/{name}": value for name, value in record.metrics.items()}
+    fields = {**dataclasses.asdict(record), **own}
     return {name: value for name, value in fields.items() if isinstance(value, int | float) and name != "round"}
 
 

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.data import Samples, as_samples
 from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.evaluation import OwnMetrics
 from fedtaco.experiment.config import require_steps_or_epochs
 from fedtaco.experiment.prepared_run import prepare_simulator
 from fedtaco.methods import METHODS, Method
@@ -28,6 +29,8 @@ def train(
     rounds: int,
     local_steps: int | Sequence[int] | None = None,
     loss: Loss = cross_entropy,
+    client_tests: Sequence[Any] | None = None,
+    metrics: OwnMetrics | None = None,
     workers: int | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
     **settings: Unpack[TrainSettings],
@@ -54,6 +57,12 @@ def train(
     loss
         The mean loss of a batch, from predictions and targets. If the model returns an object with ``logits``, these
         are the predictions.
+    client_tests
+        One test set per client, in the same form, or ``None`` for a client without one. The final model is evaluated
+        on each, see ``client_evaluations`` of the result; with ``fine_tune_steps``, also after fine-tuning.
+    metrics
+        Own metrics by name, such as ``{"f1": f1}``: functions of the model's outputs for all test samples and of their
+        targets, both tensors on the CPU, that return a number. They are recorded in each evaluated round.
     workers
         Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
     on_round
@@ -61,7 +70,8 @@ def train(
     **settings
         ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
         ``weight_decay``, ``clip_norm``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``detector``,
-        ``engine``, ``device`` and ``seed``, as ``fedtaco run --help`` explains them.
+        ``engine``, ``device``, ``seed``, ``eval_every``, ``eval_samples`` and ``fine_tune_steps``, as ``fedtaco run
+        --help`` explains them.
 
     Returns
     -------
@@ -90,6 +100,11 @@ def train(
     steps = None if local_steps is None else _steps_per_client(local_steps, len(samples))
     given = {**settings, "rounds": rounds, "local_steps": None if steps is None else max(steps)}
     config = check_settings(RunSettings, given)
+    tests = _samples_by_client(client_tests, len(samples))
+    if config["fine_tune_steps"] and not tests:
+        raise InvalidInput(
+            "fine_tune_steps has no effect without samples of each client to evaluate on; give some (client_tests)."
+        )
     simulator, _ = prepare_simulator(
         config,
         METHODS.instance(method),
@@ -97,6 +112,8 @@ def train(
         model,
         samples,
         None if test is None else _samples("The test set", test),
+        client_tests=tests,
+        metrics=metrics,
         loss=loss,
         steps=steps,
         workers=workers,
@@ -110,7 +127,8 @@ def train(
     except RunStopped as stop:
         stop.history = recorder.history
         raise
-    return Result.of(simulator.method, simulator.model, recorder.state, recorder.history)
+    evaluations = simulator.evaluate_clients(recorder.state)
+    return Result.of(simulator.method, simulator.model, recorder.state, recorder.history, evaluations)
 
 
 def _samples(owner: str, data: Any) -> Samples:
@@ -118,6 +136,13 @@ def _samples(owner: str, data: Any) -> Samples:
         return as_samples(data)
     except InvalidInput as error:
         raise InvalidInput(f"{owner}: {error}") from error
+
+
+def _samples_by_client(tests: Sequence[Any] | None, clients: int) -> dict[int, Samples]:
+    if tests is not None and len(tests) != clients:
+        raise InvalidInput(f"client_tests lists {len(tests)} test sets for {clients} clients; give one for each.")
+    given = {client: data for client, data in enumerate(tests or ()) if data is not None}
+    return {client: _samples(f"client_tests[{client}]", data) for client, data in given.items()}
 
 
 def _steps_per_client(local_steps: int | Sequence[int], clients: int) -> list[int]:

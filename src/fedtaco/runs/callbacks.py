@@ -19,6 +19,9 @@ class Callback:
     def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
         """Handle the start of a run, or its continuation; ``folder`` is ``None`` if nothing is recorded."""
 
+    def on_evaluation_begin(self, config: ExperimentConfig, round_number: int) -> None:
+        """Handle the start of an evaluation, after the training of a round or, on clients' own samples, of the run."""
+
     def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
         """Handle the end of a round."""
 
@@ -43,6 +46,7 @@ class CallbackList(Callback):
             getattr(callback, event)(*details)
 
     on_run_begin = partialmethod(_call, "on_run_begin")
+    on_evaluation_begin = partialmethod(_call, "on_evaluation_begin")
     on_round_end = partialmethod(_call, "on_round_end")
     on_run_end = partialmethod(_call, "on_run_end")
     on_run_skipped = partialmethod(_call, "on_run_skipped")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from fedtaco.errors import InvalidInput
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel
-from fedtaco.records import Arrays, History, PartitionRecord, RunFolder
+from fedtaco.records import Arrays, ClientEvaluation, History, PartitionRecord, RunFolder
 from fedtaco.records.summary import summarize
 from fedtaco.runs.library_versions import current_versions, record_versions
 from fedtaco.runs.result import Result
@@ -129,7 +129,12 @@ class Recorder:
         self._next_checkpoint = ended + (ended - started) * (1 / CHECKPOINT_SHARE - 1)
 
     def finish(
-        self, method: Method, model: FlatModel, stopped: Exception | None, **notes: Any
+        self,
+        method: Method,
+        model: FlatModel,
+        stopped: Exception | None,
+        evaluations: list[ClientEvaluation] | None = None,
+        **notes: Any,
     ) -> tuple[Result, dict[str, Any]]:
         """Write the models and the summary of a run that has ended.
 
@@ -139,6 +144,8 @@ class Recorder:
             What was run.
         stopped
             Why the run could not continue, or ``None`` if it finished.
+        evaluations
+            The final model on each client's own samples.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -147,7 +154,7 @@ class Recorder:
         tuple
             The result, and the summary as ``summary.json`` contains it.
         """
-        result = Result.of(method, model, self.state, self.history)
+        result = Result.of(method, model, self.state, self.history, evaluations)
         summary = {
             "method": method.name,
             **{name: self.config.get(name) for name in ("dataset", "seed", "parameters")},
@@ -159,5 +166,7 @@ class Recorder:
             self.folder.save_model(to_arrays(result.model.state_dict()))
             if result.output_model is not result.model:
                 self.folder.save_model(to_arrays(result.output_model.state_dict()), "output")
+            if evaluations:
+                self.folder.save_client_evaluations(evaluations)
             self.folder.save_summary(summary)
         return result, summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from safetensors.torch import load_model as _load
@@ -15,7 +15,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.files import reading
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel, load_tensors
-from fedtaco.records import History
+from fedtaco.records import ClientEvaluation, History
 from fedtaco.runs.personal_layers import personal_layers
 from fedtaco.server import RunState
 
@@ -34,15 +34,24 @@ class Result:
     output_model: nn.Module
     personal_layers: Sequence[NamedTensors]
     """Personal parameters and buffers of each client, by name; empty if there are none."""
+    client_evaluations: list[ClientEvaluation] = field(default_factory=list)
+    """Each client's model on each client's own samples; empty if none were held out."""
 
     @classmethod
-    def of(cls, method: Method, model: FlatModel, state: RunState, history: History) -> Result:
+    def of(
+        cls,
+        method: Method,
+        model: FlatModel,
+        state: RunState,
+        history: History,
+        evaluations: list[ClientEvaluation] | None = None,
+    ) -> Result:
         """Return the result of a run that ended in ``state``."""
         trained = model.to_module(state.server.weights, state.buffers)
         output = method.output(state.server)
         same = output is state.server.weights
         returned = trained if same else model.to_module(output, state.buffers)
-        return cls(history, trained, returned, personal_layers(model, state.memories, state.clients))
+        return cls(history, trained, returned, personal_layers(model, state.memories, state.clients), evaluations or [])
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's own model: the global model with the personal layers of this client.
