@@ -25,8 +25,9 @@ class Scaffold(Method):
     """x <- x - local_lr * (g + a (c - c_i)), where c_i is the client's mean gradient of its last round.
 
     All control variates start at zero. After the round c_i is set to U_i / (K local_lr) - a (c - c_i), which is
-    the mean gradient for every a (the paper states the case a = 1). c changes by the sum of the cohort's changes
-    divided by the number of *all* clients, N, so that c remains the mean of the c_i of all clients.
+    the mean gradient for every a (the paper states the case a = 1); with momentum, the number of effective steps
+    replaces K, and the mean is weighted. c changes by the sum of the cohort's changes divided by the number of *all*
+    clients, N, so that c remains the mean of the c_i of all clients.
     """
 
     name = "scaffold"
