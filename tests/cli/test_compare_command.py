@@ -31,6 +31,31 @@ def test_json_is_the_only_output_on_stdout(cli, tmp_path):
     assert "±" in again.stdout
 
 
+def test_results_are_printed_in_every_format_and_drawn(cli, tmp_path):
+    options = ["--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--resume"]
+    starts = {
+        "csv": "method,seeds,",
+        "markdown": "| method |",
+        "latex": "% This table",
+        "json": '{\n  "folder": "runs/',
+    }
+    for name, start in starts.items():
+        done = cli("compare", *options, "--format", name)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(start)
+        assert "Recorded in runs/digits" in done.stderr
+    result = json.loads(done.stdout)
+    assert [row["method"] for row in result["methods"]] == ["fedavg", "taco"]
+    assert result["headline"][0] in " ".join(cli("compare", *options).stdout.split())
+    done = cli("compare", *options, "--plot", "out.svg")
+    assert "Drawn in out.svg" in done.stdout
+    assert (tmp_path / "out.svg").read_bytes().startswith(b"<?xml")
+    again = (tmp_path / "out.svg").read_bytes()
+    runs = str(next((tmp_path / "runs").iterdir()))
+    assert cli("report", runs, "--out", "again.svg").returncode == 0
+    assert (tmp_path / "again.svg").read_bytes() == again
+
+
 def test_comparison_continues_when_one_method_diverges(cli):
     done = cli("compare", "--methods", "fedprox,fedavg", "--set", "fedprox.zeta=1e30", *QUICK, "--format", "json")
     assert done.returncode == 0, done.stderr

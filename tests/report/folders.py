@@ -71,7 +71,7 @@ def write_run(
         record = RoundRecord(
             number,
             accuracy,
-            1.0,
+            1 - accuracy,
             2.0 if timed else None,
             3.0,
             validation_accuracy=accuracy / 2 if validation else None,

@@ -7,8 +7,8 @@ from folders import write_run
 
 from fedtaco.report.charts import POINTS
 from fedtaco.report.heatmap import ColumnBins, HeatMap, RowBins
-from fedtaco.report.page_data import SIDE, build_page_data
-from fedtaco.report.run_reader import find_runs
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import SIDE, find_runs
 
 
 def test_clients_are_drawn_by_group_and_labels_with_them(tmp_path):

@@ -160,9 +160,15 @@ def _run(
         stopped = stop
     finally:
         recorder.checkpoint()
-    evaluations = simulator.evaluate_clients(recorder.state) if stopped is None else []
-    notes = {"engine": str(engine), "partition_notes": list(prepared.notes)}
-    result, summary = recorder.finish(simulator.method, simulator.model, stopped, evaluations, **notes)
+    result, summary = recorder.finish(
+        simulator.method,
+        simulator.model,
+        stopped,
+        evaluations=simulator.evaluate_clients(recorder.state) if stopped is None else [],
+        test_counts=prepared.test_counts,
+        engine=str(engine),
+        partition_notes=list(prepared.notes),
+    )
     callback.on_run_end(config, summary)
     if stopped is not None:
         raise stopped

@@ -75,6 +75,8 @@ class StoredSummary(TypedDict):
     stopped: str | None
     rounds: Count
     final_accuracy: Metric | None
+    majority_share: NotRequired[Metric | None]
+    predicts_one_class: NotRequired[bool]
     output_accuracy: Metric | None
     validation_accuracy: Metric | None
     worst_tenth_accuracy: Metric | None

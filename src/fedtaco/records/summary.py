@@ -14,10 +14,12 @@ from fedtaco.records.partition import PartitionRecord
 
 DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
 FAILURE_FRACTION = 0.9
-"""A run whose final accuracy is below this fraction of the target counts as failed (×)."""
+"""A run whose final accuracy is below this fraction of the target is marked."""
 
 
-def summarize(history: History, target: float, partition: PartitionRecord) -> dict[str, Any]:
+def summarize(
+    history: History, target: float, partition: PartitionRecord, test_counts: Sequence[int] = ()
+) -> dict[str, Any]:
     """Return the figures of a run that ``summary.json`` contains.
 
     Parameters
@@ -28,12 +30,16 @@ def summarize(history: History, target: float, partition: PartitionRecord) -> di
         Test accuracy to which rounds and seconds are counted.
     partition
         Which client holds which labels, and which clients are freeloaders.
+    test_counts
+        Number of test samples of each class; empty if unknown.
     """
     accuracies = [record.accuracy for record in history if record.accuracy is not None]
     chosen = _best_by_validation(history)
     return {
         "rounds": len(history),
         "final_accuracy": history.final_accuracy,
+        "majority_share": max(test_counts) / sum(test_counts) if test_counts else None,
+        "predicts_one_class": bool(history.rounds) and predicts_one_class(history.rounds[-1], test_counts),
         "best_accuracy": max(accuracies, default=None),
         "last_five_accuracy": fmean(accuracies[-5:]) if accuracies else None,
         "output_accuracy": history.rounds[-1].output_accuracy if history.rounds else None,
@@ -60,6 +66,25 @@ def _best_by_validation(history: History) -> RoundRecord | None:
     """Return the first round with the best validation accuracy; ``None`` if nothing was held out."""
     validated = [record for record in history if record.validation_accuracy is not None]
     return max(validated, key=lambda record: record.validation_accuracy or 0.0, default=None)
+
+
+def predicts_one_class(record: RoundRecord, test_counts: Sequence[int] = ()) -> bool:
+    """Return whether a model predicts the same class for all test samples.
+
+    Then one class has an accuracy of 1 and all others 0. If the accuracy of each class is not known, the accuracy must
+    equal the share of the most frequent class to within one sample.
+
+    >>> predicts_one_class(RoundRecord(1, 0.7, 1.0, None, 1.0, class_accuracy=[0.0, 1.0, None]))
+    True
+    >>> predicts_one_class(RoundRecord(1, 0.7, 1.0, None, 1.0), test_counts=[30, 70])
+    True
+    """
+    if record.class_accuracy is not None:
+        known = sorted(value for value in record.class_accuracy if value is not None)
+        return len(known) > 1 and known[-1] == 1 and not any(known[:-1])
+    if record.accuracy is None or not test_counts:
+        return False
+    return abs(record.accuracy * sum(test_counts) - max(test_counts)) <= 1
 
 
 def client_accuracies(record: RoundRecord, partition: PartitionRecord) -> list[float] | None:
@@ -103,8 +128,10 @@ class MethodSummary:
     seeds: int
     accuracy: float | None
     accuracy_deviation: float | None
-    rounds_to_target: str
-    """A mean; ``N+`` if a seed did not reach the target in N rounds, ``×`` if one failed, ``–`` without a test set."""
+    rounds_to_target: float | None
+    """Mean over seeds; ``None`` if a seed diverged or did not reach the target."""
+    rounds: int | None
+    """Number of rounds of the longest run; ``None`` if all runs are unfinished."""
     client_seconds: float | None
     """Compute time of the slowest clients, mean over seeds; ``None`` if not measured, as with ``batched``."""
     worst_tenth_accuracy: float | None
@@ -113,6 +140,10 @@ class MethodSummary:
     """Accuracy of the model that the method returns, if that is not the global model (TACO's z)."""
     stopped: int
     """Number of seeds that diverged; they are not part of the means of accuracy and seconds."""
+    ended_low: int
+    """Number of other seeds that ended below nine tenths of the target."""
+    one_class: int
+    """Number of other seeds whose model predicts the same class for all test samples."""
     dropped_uploads: int
     freeloaders: int
     caught: int
@@ -121,9 +152,28 @@ class MethodSummary:
     """Number of honest clients that were expelled."""
 
     @property
+    def rounds_mark(self) -> str:
+        """Rounds to the target, as tables show them.
+
+        A mean; ``N+`` if a seed did not reach the target in N rounds, followed by ``↓`` if one ended below nine tenths
+        of it; ``×`` if a seed diverged, and ``–`` without a test set.
+        """
+        if self.stopped:
+            return "×"
+        low = "↓" if self.ended_low else ""
+        if self.rounds_to_target is not None:
+            return f"{format_count(self.rounds_to_target)}{low}"
+        return "–" if self.accuracy is None or self.rounds is None else f"{self.rounds}+{low}"
+
+    @property
+    def paper_mark(self) -> str:
+        """Rounds to the target, as the paper's tables show them: ``×`` also if a seed ended far below the target."""
+        return "×" if self.ended_low else self.rounds_mark
+
+    @property
     def reached_target(self) -> bool:
-        """Whether every seed reached the target."""
-        return self.rounds_to_target[-1].isdecimal()
+        """Whether every seed reached the target, and none ended far below it."""
+        return self.rounds_to_target is not None and not self.ended_low
 
 
 def summarize_methods(summaries: Sequence[Mapping[str, Any]]) -> list[MethodSummary]:
@@ -143,12 +193,15 @@ def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSumma
         seeds=len(runs),
         accuracy=fmean(accuracies) if accuracies else None,
         accuracy_deviation=stdev(accuracies) if len(accuracies) > 1 else None,
-        rounds_to_target=_rounds_to_target(runs),
+        rounds_to_target=_mean_rounds(runs),
+        rounds=max(run["rounds"] for run in runs),
         client_seconds=_mean([run["client_seconds"] for run in finished]),
         worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
         alpha={group: fmean(run["alpha"][group] for run in runs if group in run["alpha"]) for group in sorted(groups)},
         output_accuracy=_mean([run["output_accuracy"] for run in finished]),
         stopped=len(runs) - len(finished),
+        ended_low=sum(map(_ended_low, finished)),
+        one_class=sum(run.get("predicts_one_class", False) for run in finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),
         **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS},
     )
@@ -159,16 +212,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _failed(run: Mapping[str, Any]) -> bool:
+def _mean_rounds(runs: Sequence[Mapping[str, Any]]) -> float | None:
+    rounds = [None if run["stopped"] else run["rounds_to_target"] for run in runs]
+    return None if None in rounds else _mean(rounds)
+
+
+def _ended_low(run: Mapping[str, Any]) -> bool:
     return run["final_accuracy"] is not None and run["final_accuracy"] < FAILURE_FRACTION * run["target"]
-
-
-def _rounds_to_target(runs: list[Mapping[str, Any]]) -> str:
-    if any(run["stopped"] is not None or _failed(run) for run in runs):
-        return "×"
-    if all(run["final_accuracy"] is None for run in runs):
-        return "–"
-    reached = [run["rounds_to_target"] for run in runs]
-    if None in reached:
-        return f"{max(run['rounds'] for run in runs)}+"
-    return format_count(fmean(reached))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fedtaco.records.formatting import format_mean
+from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary
 
 
@@ -31,11 +31,12 @@ def explain_results(
     list of str
         One sentence per column, mark and method with events; only what the table shows is explained.
     """
-    marks = {row.rounds_to_target for row in summaries}
+    marks = " ".join(row.rounds_mark for row in summaries)
     groups = {group for row in summaries for group in row.alpha}
     timed = any(row.client_seconds is not None for row in summaries)
     seeds = max((row.seeds for row in summaries), default=0)
     over_seeds = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    partly = any(0 < row.stopped < row.seeds for row in summaries)
     last = "the last round" if rounds is None else pluralize(rounds, "round")
     sentences = {
         f"Final accuracy: on the test set in %, after {last}{over_seeds}.": True,
@@ -43,8 +44,9 @@ def explain_results(
         "confidence interval of its mean in brackets.": reference is not None,
         "Worst tenth: mean accuracy of the tenth of the clients with the lowest accuracy, each by its own mix of "
         "labels.": True,
-        "N+: the target was not reached within N rounds.": any(mark.endswith("+") for mark in marks),
-        "×: a run diverged, or ended below nine tenths of the target.": "×" in marks,
+        "N+: the target was not reached within N rounds.": "+" in marks,
+        "↓: a run ended below nine tenths of the target.": "↓" in marks,
+        f"×: a run diverged or could not continue{'; it is not in the means' if partly else ''}.": "×" in marks,
         "Client seconds: compute time of each round's slowest client, summed over rounds; they are comparable only if "
         "runs do not compete for the processor, as with --engine serial.": timed,
         "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload agrees with the "
@@ -56,8 +58,6 @@ def explain_results(
 
 
 def _events(row: MethodSummary) -> Iterator[str]:
-    if 0 < row.stopped < row.seeds:
-        yield f"{row.stopped} of {row.seeds} seeds diverged (excluded from the means)"
     if row.output_accuracy is not None:
         yield f"its output model z has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
     if row.freeloaders:
@@ -71,12 +71,3 @@ def _events(row: MethodSummary) -> Iterator[str]:
 
 def _was(number: int) -> str:
     return "was" if number == 1 else "were"
-
-
-def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural.
-
-    >>> pluralize(1, "upload"), pluralize(3000, "upload")
-    ('1 upload', '3,000 uploads')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -20,6 +20,8 @@ EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "Where result
 """Panels of the command line's help."""
 MAX_COUNT = 1_000_000
 """Maximum number of clients, rounds, local steps, and samples in a batch."""
+SWEEP_VALIDATION = 0.1
+"""Fraction of the samples that a sweep holds out by default."""
 MAX_SAMPLES_PER_ROUND = 50_000_000
 """Maximum number of samples that a client trains on in a round, repeated ones included."""
 
