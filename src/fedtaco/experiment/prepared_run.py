@@ -42,8 +42,8 @@ class PreparedRun:
     """A run that is ready to start."""
 
     partition: PartitionRecord
-    test_counts: Sequence[int]
-    """Number of test samples of each class."""
+    test_samples: int
+    """Number of samples in the test set, of which ``eval_samples`` are evaluated."""
     notes: Sequence[str]
     """Remarks on the partition, for the user."""
     simulator: Simulator
@@ -99,9 +99,8 @@ class PreparedRun:
             previous=previous,
         )
         counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
-        (test_counts,) = label_counts(data.test.y.numpy(), [np.arange(len(data.test))], data.info.classes).tolist()
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, test_counts, partition.notes, simulator, engine)
+        return cls(record, len(data.test), partition.notes, simulator, engine)
 
 
 def prepare_simulator(

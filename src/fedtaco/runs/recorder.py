@@ -136,6 +136,7 @@ class Recorder:
         *,
         evaluations: list[ClientEvaluation] | None = None,
         test_counts: Sequence[int] = (),
+        samples: tuple[int, int] | None = None,
         **notes: Any,
     ) -> tuple[Result, dict[str, Any]]:
         """Write the models and the summary of a run that has ended.
@@ -149,7 +150,9 @@ class Recorder:
         evaluations
             The final model on each client's own samples.
         test_counts
-            Number of test samples of each class; empty if unknown.
+            Number of evaluated test samples of each class; empty if unknown.
+        samples
+            Number of evaluated test samples, and of all; ``None`` if unknown.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -164,7 +167,9 @@ class Recorder:
             **{name: self.config.get(name) for name in ("dataset", "seed", "parameters")},
             "stopped": None if stopped is None else str(stopped),
             **notes,
-            **summarize(self.history, self.config.get("target", 0.0), self.partition, test_counts),
+            **summarize(
+                self.history, self.config.get("target", 0.0), self.partition, test_counts, samples, evaluations or []
+            ),
         }
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))
