@@ -12,6 +12,7 @@ from reading import page_of, text_of
 
 from fedtaco.records import QUANTITIES, Decision
 from fedtaco.report.output import write_report
+from fedtaco.report.page import SCRIPTS
 from fedtaco.report.page_data import build_page_data
 from fedtaco.report.run_reader import find_runs
 
@@ -51,7 +52,7 @@ def test_the_page_follows_the_declared_quantities(tmp_path):
     assert {one["name"]: one["scale"] for one in island["quantities"]}["cosine"] == "signed"
     assert set(island["runs"][0]["values"]) == {one.name for one in QUANTITIES}
     assets = resources.files("fedtaco.report")
-    template = "".join(assets.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.js"))
+    template = "".join(assets.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", *SCRIPTS))
     for quantity in QUANTITIES:
         assert quantity.title not in template
         assert f'"{quantity.name}"' not in template

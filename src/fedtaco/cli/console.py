@@ -40,8 +40,13 @@ def print_line(sentence: str, console: Console | None = None, *, style: str = ""
 
 
 def print_with_notes(table: Table, headline: Sequence[str], notes: Sequence[str]) -> None:
-    """Print a table and, below it, sentences on what it shows and, dimmed, sentences that explain it."""
+    """Print a table and, below it, sentences on what it shows and, dimmed, sentences that explain it.
+
+    If the table does not fit into the terminal, its columns are printed closer together.
+    """
     console = PlainConsole()
+    if console.measure(table, options=console.options.update(max_width=MAX_LINE)).maximum > console.width:
+        table.padding = 0
     console.print(table)
     for sentences, style in ((headline, ""), (notes, "dim")):
         if sentences:

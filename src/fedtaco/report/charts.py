@@ -1,4 +1,4 @@
-"""The data that page.js draws: accuracy curves of methods, label maps of partitions and heat maps of runs."""
+"""The data that the page's script draws: curves of methods, label maps of partitions and heat maps of runs."""
 
 import warnings
 from collections.abc import Callable, Sequence
