@@ -93,7 +93,7 @@ class Comparison:
     def times_to_target(self, step_costs: Mapping[str, float]) -> dict[str, float]:
         """Return rounds to the target times the cost of a step, for methods that reach it with every seed."""
         reached = [row for row in self.methods if row.reached_target and row.method in step_costs]
-        return {row.method: float(row.rounds_to_target) * step_costs[row.method] for row in reached}
+        return {row.method: float(row.rounds_mark) * step_costs[row.method] for row in reached}
 
     def last_accuracies(self, method: str) -> str:
         """Return the lowest and the highest accuracy in the last rounds of all seeds, in percent."""
@@ -155,7 +155,7 @@ def build_table(
             row.method,
             str(row.seeds),
             f"{times[row.method] / fedavg_time:.2f}" if fedavg_time and row.method in times else MISSING,
-            row.rounds_to_target,
+            row.paper_mark,
             format_mean(row.accuracy, row.accuracy_deviation, scale=100),
             comparison.last_accuracies(row.method),
             str(differences.get(row.method, MISSING)),

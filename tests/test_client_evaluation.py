@@ -118,9 +118,15 @@ class Still(fedtaco.Method):
     ("changes", "message"),
     [
         ({"client_tests": own_tests(3)}, "client_tests lists 3 test sets for 4 clients; give one for each"),
-        ({"client_tests": [*own_tests(3), (torch.empty(0, 5), torch.empty(0))]}, r"The test set of client 3 has no samples"),
+        (
+            {"client_tests": [*own_tests(3), (torch.empty(0, 5), torch.empty(0))]},
+            r"The test set of client 3 has no samples",
+        ),
         ({"client_tests": [*own_tests(3), 5]}, "Cannot read samples from int"),
-        ({"client_tests": [(torch.rand(4, 7), torch.zeros(4))] * 4}, r"samples of the test set of client 0 \(inputs \(4, 7\)"),
+        (
+            {"client_tests": [(torch.rand(4, 7), torch.zeros(4))] * 4},
+            r"samples of the test set of client 0 \(inputs \(4, 7\)",
+        ),
         ({"fine_tune_steps": 3}, r"fine_tune_steps has no effect without samples of each client.*\(client_tests\)"),
         ({"fine_tune_steps": -1, "client_tests": own_tests()}, "fine_tune_steps is -1; it must be a whole number"),
     ],

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.data import TensorSamples, as_samples
-from fedtaco.evaluation import BATCH, Evaluator, draw_samples, majority_share
+from fedtaco.evaluation import BATCH, Evaluator, count_classes, draw_samples
 from fedtaco.models import FlatModel
 
 
@@ -104,19 +104,21 @@ def test_balanced_accuracy_counts_every_class_alike_and_skips_missing_ones():
     y = torch.tensor([0] * 8 + [2] * 2)
     found = evaluate(TensorSamples(one_hot(torch.zeros(10, dtype=torch.int64), 3).float(), y))
     assert (found.accuracy, found.class_accuracy, found.balanced_accuracy) == (0.8, [1.0, None, 0.0], 0.5)
-    assert majority_share(TensorSamples(torch.zeros(10, 3), y)) == 0.8
+    assert count_classes(TensorSamples(torch.zeros(10, 3), y)) == [8, 0, 2]
 
 
 @pytest.mark.parametrize("kind", [TensorSamples, lambda x, y: as_samples(NoisyCopies(x, y))])
-def test_majority_share_of_samples_of_any_kind(kind):
+def test_classes_are_counted_in_samples_of_any_kind(kind):
     y = torch.tensor([1] * (BATCH + 40) + [0] * 100 + [-1] * 4)
-    assert majority_share(kind(torch.zeros(len(y), 3), y)) == (BATCH + 40) / (BATCH + 140)
-    assert majority_share(kind(torch.zeros(4, 3), torch.full((4,), -1))) is None
-    assert majority_share(kind(torch.zeros(4, 3), torch.rand(4))) is None
+    assert count_classes(kind(torch.zeros(len(y), 3), y)) == [100, BATCH + 40]
+    assert count_classes(kind(torch.zeros(4, 3), torch.full((4,), -1))) == []
+    assert count_classes(kind(torch.zeros(4, 3), torch.rand(4))) == []
 
 
 def test_adult_is_mostly_of_one_class(real_data):
-    assert majority_share(fedtaco.data.load_dataset("adult", real_data).test) == pytest.approx(0.7638, abs=1e-4)
+    counts = count_classes(fedtaco.data.load_dataset("adult", real_data).test)
+    assert sum(counts) == 16281
+    assert max(counts) / sum(counts) == pytest.approx(0.7638, abs=1e-4)
 
 
 # Several processes

@@ -225,18 +225,15 @@ def check_metrics(metrics: OwnMetrics) -> None:
             )
 
 
-def majority_share(samples: Samples) -> float | None:
-    """Return the share of the most frequent class among labelled samples; ``None`` if targets are not classes.
+def count_classes(samples: Samples) -> list[int]:
+    """Return the number of samples of each class, without those that have no label; empty if targets are not classes.
 
-    A model that always predicts this class has this accuracy.
-
-    >>> majority_share(TensorSamples(torch.zeros(4, 1), torch.tensor([0, 1, 1, -1])))
-    0.6666666666666666
+    >>> count_classes(TensorSamples(torch.zeros(4, 1), torch.tensor([0, 1, 1, -1])))
+    [1, 2]
     """
     if isinstance(samples, TensorSamples):
         labels = samples.labels()
     else:
         labels = torch.cat([samples.batch(part)[1] for part in torch.split(torch.arange(len(samples)), BATCH)])
-    if labels.is_floating_point() or not len(known := labels[labels >= 0].long()):
-        return None
-    return int(known.bincount().max()) / len(known)
+    counts: list[int] = [] if labels.is_floating_point() else labels[labels >= 0].long().bincount().tolist()
+    return counts

@@ -94,6 +94,15 @@ def parameter(default: Any, help: str, **domain: Any) -> Any:  # noqa: A002 - th
     return dataclasses.field(default=default, metadata={"domain": Domain(help, **domain).bounded()})
 
 
+def value_order(value: object) -> tuple[int, float, str]:
+    """Return a key by which values are sorted: numbers by size, then text.
+
+    >>> sorted(["b", 10, 0.02, "a", 1e-5], key=value_order)
+    [1e-05, 0.02, 10, 'a', 'b']
+    """
+    return (0, value, "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
 def domains(owner: type | object) -> dict[str, Domain]:
     """Return the domain of each parameter of a dataclass."""
     fields = dataclasses.fields(owner)  # type: ignore[arg-type]  # the argument is a dataclass or an instance of one

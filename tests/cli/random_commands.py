@@ -51,7 +51,7 @@ NASTY_TEXTS = [
 ]
 NASTY_PATHS = [
     *words("/dev/null /dev/full /dev/zero /dev/stdout /dev /proc/self/mem /proc/nowhere . .. nowhere a/b/c file fifo"),
-    *words("file/below link loop runs [red] ~ page.html labels.png fifo.png link.png nowhere/x.png"),
+    *words("file/below link loop runs [red] ~ page.html table.tex labels.png fifo.png link.png nowhere/x.png"),
     *("", " ", "x" * 300, "x/" * 200, "\x1b[2J", "\udcff", "new\nline"),
 ]
 PLAUSIBLE = {
@@ -93,7 +93,8 @@ PLAUSIBLE = {
     "detector": words("off guard paper norm gard"),
     "weighting": words("uniform samples x"),
     "device": words("cpu auto cuda mps cpu:0"),
-    "format_": words("table json xml"),
+    "format_": words("table json csv markdown latex xml"),
+    "plot": words("out.pdf out.svg out.gif fifo.png link.png"),
     "track": words("tensorboard nothing"),
     "scale": words("smoke full tiny"),
     "timing": words("turns measured x"),

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 
+from run_summaries import run_summary
+
+from fedtaco.cli.tables import print_comparison
+
 QUICK = ["--rounds", "2", "--local-steps", "2"]
 
 
@@ -13,6 +17,37 @@ def test_widest_table_fits_eighty_columns(cli, monkeypatch):
     done = cli("compare", "--methods", "fedavg,foolsgold", "--seeds", "2", "--engine", "serial", *QUICK)
     assert done.returncode == 0, done.stderr
     assert re.search(r"foolsgold +\S+ ± \S+ +\S+ \[\S+ \S+\] +\S+ +\S+ +\d\.\d\d +\.\d\d \.\d\d \.\d\d\n", done.stdout)
+
+
+def test_wider_tables_are_printed_closer_together(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    figures = {"target": 0.785, "worst_tenth_accuracy": 0.123, "client_seconds": 1234.5, "rounds": 100}
+    alpha = {"A": 0.1, "B": 0.2, "C": 0.3}
+    accuracies = {"fedavg": (0.5, 0.7), "foolsgold": (0.1, 0.9)}
+    runs = [
+        run_summary(method, seed, accuracy, alpha=alpha, **figures)
+        for method, own in accuracies.items()
+        for seed, accuracy in enumerate(own)
+    ]
+    print_comparison(runs)
+    table = capsys.readouterr().out.splitlines()[:5]
+    assert max(map(len, table)) <= 80
+    expected = [
+        "foolsgold",
+        "50.0",
+        "±",
+        "56.6",
+        "−10.0",
+        "[−391.2,",
+        "+371.2]",
+        "12.3",
+        "100+↓",
+        "1234.50",
+        ".10",
+        ".20",
+        ".30",
+    ]
+    assert table[-1].split() == expected
 
 
 def test_json_is_the_only_output_on_stdout(cli, tmp_path):
@@ -29,6 +64,31 @@ def test_json_is_the_only_output_on_stdout(cli, tmp_path):
     again = cli("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--resume")
     assert again.returncode == 0, again.stderr
     assert "±" in again.stdout
+
+
+def test_results_are_printed_in_every_format_and_drawn(cli, tmp_path):
+    options = ["--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--resume"]
+    starts = {
+        "csv": "method,seeds,",
+        "markdown": "| method |",
+        "latex": "% This table",
+        "json": '{\n  "folder": "runs/',
+    }
+    for name, start in starts.items():
+        done = cli("compare", *options, "--format", name)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(start)
+        assert "Recorded in runs/digits" in done.stderr
+    result = json.loads(done.stdout)
+    assert [row["method"] for row in result["methods"]] == ["fedavg", "taco"]
+    assert result["headline"][0] in " ".join(cli("compare", *options).stdout.split())
+    done = cli("compare", *options, "--plot", "out.svg")
+    assert "Drawn in out.svg" in done.stdout
+    assert (tmp_path / "out.svg").read_bytes().startswith(b"<?xml")
+    again = (tmp_path / "out.svg").read_bytes()
+    runs = str(next((tmp_path / "runs").iterdir()))
+    assert cli("report", runs, "--out", "again.svg").returncode == 0
+    assert (tmp_path / "again.svg").read_bytes() == again
 
 
 def test_comparison_continues_when_one_method_diverges(cli):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 from rich.text import Text
+from run_summaries import run_summary
 
 import fedtaco.cli
 from fedtaco.cli.console import PlainConsole, print_line
@@ -31,19 +32,12 @@ def assert_harmless(output):
     assert "[red]x[/red] Recorded in /evil" in output
 
 
-def summary(method, **changes):
-    """Return the summary of a run, as its folder contains it."""
-    figures = dict.fromkeys(("worst_tenth_accuracy", "rounds_to_target", "client_seconds", "output_accuracy"))
-    ending = {"dropped_uploads": 0, "partition_notes": [], "stopped": None, "detection": None, "expelled": []}
-    run = {"method": method, "seed": 0, "rounds": 2, "target": 0.9, "final_accuracy": 0.5, "alpha": {"A": 0.5}}
-    return {**figures, **ending, **run, **changes}
-
-
 @pytest.mark.parametrize("name", ["method", "group", "note"])
 def test_results_of_a_strangers_run_are_printed_without_controls(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     changes = {"group": {"alpha": {"A": 0.1, EVIL: 0.2}}, "note": {"partition_notes": [EVIL]}}.get(name, {})
-    print_comparison([summary("taco"), summary(EVIL if name == "method" else "fedavg", **changes)])
+    runs = [run_summary("taco", alpha={"A": 0.5}), run_summary(EVIL if name == "method" else "fedavg", **changes)]
+    print_comparison(runs)
     assert_harmless(capsys.readouterr().out)
 
 

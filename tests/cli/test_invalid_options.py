@@ -38,7 +38,9 @@ def option_ids(value):
         (["--set", "paper.kappa=0.5"], "belongs to --detector paper, which is not used"),
         (["--set", "fedprox.zeta=0.5"], "belongs to the method fedprox, which is not used"),
         (["--set", "gamma"], "write it as taco.gamma=0.02"),
-        (["--format", "xml"], "it must be table or json"),
+        (["--format", "xml"], "it must be one of table, json, csv, markdown, latex"),
+        (["--plot", "plot.gif"], "plot is 'plot.gif'; its name must end in .pdf, .png or .svg"),
+        (["--plot", "nowhere/plot.pdf"], "plot is 'nowhere/plot.pdf', but there is no folder nowhere"),
         (["--method", "no.such:Thing"], "Cannot import 'no.such'"),
         (["--method", "json:dumps"], "is not a method"),
         (["--method", "json:Nothing"], "has no class 'Nothing'"),
@@ -85,7 +87,7 @@ def test_invalid_run_options(cli, tmp_path, options, message):
         (["show", "--dataset", "mnst"], "did you mean 'mnist'"),
         (["show", "--dataset", "mnist", "--data-dir", "here"], "fedtaco data fetch mnist"),
         (["show", "--partition", "dirichlet"], "takes a number above 0"),
-        (["show", "--out", "labels.txt"], "must end in .png, .svg or .pdf"),
+        (["show", "--out", "labels.txt"], "must end in .pdf, .png or .svg"),
         (["show", "--out", "nowhere/labels.png"], "there is no folder nowhere"),
         (["show", "--out", "/proc/labels.png"], "Cannot write to /proc/labels.png"),
         (["show", "--clients", "0"], "clients is 0"),
@@ -105,6 +107,7 @@ def test_invalid_data_options(cli, tmp_path, options, message):
 
 def test_missing_matplotlib_is_reported_before_anything_is_run(cli, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    done = cli("reproduce", "table-rounds", "--datasets", "adult", "--scale", "smoke")
-    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
-    assert "pip install 'fedtaco[plot]'" in done.stderr
+    for command in (["reproduce", "table-rounds", "--datasets", "adult"], ["compare", "--plot", "plot.pdf"]):
+        done = cli(*command)
+        assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+        assert "pip install 'fedtaco[plot]'" in done.stderr

@@ -11,6 +11,7 @@ from run_helpers import assert_same_model, without_times
 
 import fedtaco
 from fedtaco import Taco
+from fedtaco.data import load_dataset
 from fedtaco.records import RunFolder
 
 QUICK = {"dataset": "digits", "rounds": 3, "local_steps": 2}
@@ -58,3 +59,17 @@ def test_notes_of_the_partition_are_recorded(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtaco.data.partitions.skew.MAX_DRAWS", 1)
     fedtaco.run("fedavg", out=tmp_path / "run", **QUICK | {"clients": 60, "partition": "dirichlet:0.05"})
     assert "were moved from the largest" in RunFolder(tmp_path / "run").summary()["partition_notes"][0]
+
+
+def test_share_of_the_most_frequent_test_class_is_recorded(tmp_path):
+    fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
+    counts = load_dataset("digits").test.labels().bincount()
+    summary = RunFolder(tmp_path / "run").summary()
+    assert summary["majority_share"] == int(counts.max()) / int(counts.sum())
+    assert not summary["predicts_one_class"]
+
+
+def test_model_that_predicts_one_class_is_recorded_as_such(tmp_path):
+    fedtaco.run("fedavg", out=tmp_path / "run", **QUICK | {"local_lr": 10.0, "rounds": 1, "engine": "serial"})
+    assert sorted(RunFolder(tmp_path / "run").history()[0].class_accuracy) == [0.0] * 9 + [1.0]
+    assert RunFolder(tmp_path / "run").summary()["predicts_one_class"]

@@ -45,12 +45,62 @@ def test_equal_values_are_tried_once_and_equal_methods_refused():
 
 def test_best_point_is_chosen_by_validation_accuracy(tmp_path):
     trials = plan_sweep(["fedavg"], {"local_lr": [0.0001, 0.3]}, [0, 1], **{**SETTINGS, "rounds": 6})
-    (best,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback())
+    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback()).methods
+    (best,) = tuned.best
     assert best.point == {"local_lr": 0.3}
-    assert best.tried == 2
+    assert len(tuned.trials) == 2
     summaries = [RunFolder(tmp_path / "sweep" / "fedavg_local_lr=0.3" / f"seed{seed}").summary() for seed in (0, 1)]
-    mean = sum(summary["validation_accuracy"] for summary in summaries) / 2
-    assert best.validation_accuracy == pytest.approx(mean)
+    first, second = (summary["validation_accuracy"] for summary in summaries)
+    assert best.validation_accuracy == pytest.approx((first + second) / 2)
+    assert best.validation_deviation == pytest.approx(abs(first - second) / 2**0.5)
+    assert tuned.notes == ["local_lr = 0.3 is the largest value tried for fedavg; try larger ones."]
+
+
+def tune(monkeypatch, tmp_path, grid, accuracies, method="taco"):
+    """Return the result of a sweep whose trials have these accuracies on held-out samples; ``None`` is a divergence."""
+    trials = plan_sweep([method], grid, [0], **SETTINGS)
+    summaries = [
+        {"stopped": "It diverged." if accuracy is None else None, "validation_accuracy": accuracy}
+        for accuracy in accuracies
+    ]
+    monkeypatch.setattr("fedtaco.experiment.sweep.run_all", lambda *_: summaries)
+    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback()).methods
+    return tuned
+
+
+@pytest.mark.parametrize(
+    ("values", "accuracies", "best", "notes"),
+    [
+        (
+            [0.1, 0.02, 0.3],
+            [0.5, 0.6, 0.4],
+            [0.02],
+            ["taco.gamma = 0.02 is the smallest value tried; try smaller ones."],
+        ),
+        ([0.1, 0.02, 0.3], [0.5, 0.4, 0.6], [0.3], ["taco.gamma = 0.3 is the largest value tried; try larger ones."]),
+        ([0.1, 0.02, 0.3], [0.6, 0.5, 0.4], [0.1], []),
+        ([0.1, 0.02, 0.3], [0.6, 0.5, 0.6], [0.1, 0.3], []),
+        ([0.1, 0.02, 0.3], [0.6, 0.6, 0.6], [0.02, 0.1, 0.3], []),
+        ([0.1, 1.0], [0.5, 0.6], [1.0], []),
+        ([0.0, 0.1], [0.6, 0.5], [0.0], []),
+        ([0.1], [0.5], [0.1], []),
+        ([0.1, 0.2, 0.3], [0.6, None, 0.5], [0.1], ["taco.gamma = 0.1 is the smallest value tried; try smaller ones."]),
+        ([0.1, 0.2], [None, None], [], ["All runs of taco diverged."]),
+    ],
+)
+def test_tied_settings_are_all_best_and_the_edge_of_the_grid_is_mentioned(
+    monkeypatch, tmp_path, values, accuracies, best, notes
+):
+    tuned = tune(monkeypatch, tmp_path, {"taco.gamma": values}, accuracies)
+    assert [trial.point["taco.gamma"] for trial in tuned.trials] == sorted(values)
+    assert [trial.point["taco.gamma"] for trial in tuned.best] == best
+    assert tuned.notes == notes
+
+
+def test_text_has_no_edge(monkeypatch, tmp_path):
+    tuned = tune(monkeypatch, tmp_path, {"partition": ["iid", "groups"]}, [0.5, 0.6])
+    assert [trial.point["partition"] for trial in tuned.trials] == ["groups", "iid"]
+    assert tuned.notes == []
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 from folders import write_run
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
 
 from fedtaco.report.charts import POINTS
-from fedtaco.report.page import _plotly, render, write_report
-from fedtaco.report.page_data import SIDE, build_page_data
-from fedtaco.report.run_reader import find_runs
+from fedtaco.report.output import write_report
+from fedtaco.report.page import read_plotly, render
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import SIDE, find_runs
 
 pytestmark = pytest.mark.browser
 
@@ -26,16 +36,14 @@ FLAGS = (
     "--disable-sync",
     "--window-size=1280,900",
 )
-CHARTS = ("rounds", "seconds", "heat", "labels")
+DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
+CHARTS = ("first", "second", "clients", "labels")
 SHOWN = """return document.getElementById(arguments[0]).data
     .filter(trace => trace.meta !== undefined && trace.visible).map(trace => trace.name)"""
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not chromedriver:
         pytest.fail("These tests need a browser: apt-get install chromium chromium-driver")
@@ -72,7 +80,6 @@ def browser(driver):
 
 def opened(browser, address):
     """Open a page, wait until all is drawn, and return after how many milliseconds curves were shown and all drawn."""
-    from selenium.webdriver.support.wait import WebDriverWait
 
     browser.get(address)
     WebDriverWait(browser, 20).until(lambda it: it.execute_script("return document.documentElement.dataset.drawn"))
@@ -85,13 +92,11 @@ def complaints(browser):
 
 
 def element(browser, selector):
-    from selenium.webdriver.common.by import By
 
     return browser.find_element(By.CSS_SELECTOR, selector)
 
 
 def choose(browser, selector, text):
-    from selenium.webdriver.support.select import Select
 
     Select(element(browser, selector)).select_by_visible_text(text)
 
@@ -103,11 +108,11 @@ def wide(browser, width):
 
 def test_all_charts_are_drawn_without_errors_or_warnings(browser, page):
     opened(browser, page)
-    for chart in ("rounds", "seconds"):
+    for chart in ("first", "second"):
         drawn = "return document.querySelectorAll(arguments[0]).length"
         assert browser.execute_script(drawn, f"#{chart} .scatterlayer path.js-line") == 6
         assert browser.execute_script(drawn, f"#{chart} .scatterlayer path.js-fill") == 3
-    for chart in ("heat", "labels"):
+    for chart in ("clients", "labels"):
         assert browser.execute_script(f"return document.querySelector('#{chart} .hm image').href.baseVal.length") > 100
         assert "NaN" not in element(browser, f"#{chart}").get_attribute("innerHTML")
     fetched = browser.execute_script("return performance.getEntriesByType('resource').map(it => it.name)")
@@ -121,22 +126,21 @@ def test_a_method_is_hidden_and_shown_in_both_charts(browser, page):
     assert (button.text, button.get_attribute("aria-pressed")) == ("taco", "true")
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    for chart in ("rounds", "seconds"):
+    for chart in ("first", "second"):
         assert browser.execute_script(SHOWN, chart) == ["fedavg", "stem"]
         lines = f"return document.querySelectorAll('#{chart} .scatterlayer path.js-line').length"
         assert browser.execute_script(lines) == 4
     assert "off" in element(browser, "tr[data-method='2']").get_attribute("class")
     button.click()
-    assert browser.execute_script(SHOWN, "seconds") == ["fedavg", "stem", "taco"]
+    assert browser.execute_script(SHOWN, "second") == ["fedavg", "stem", "taco"]
     element(browser, "#none").click()
-    assert browser.execute_script(SHOWN, "rounds") == []
+    assert browser.execute_script(SHOWN, "first") == []
     element(browser, "#all").click()
-    assert browser.execute_script(SHOWN, "rounds") == ["fedavg", "stem", "taco"]
+    assert browser.execute_script(SHOWN, "first") == ["fedavg", "stem", "taco"]
     assert complaints(browser) == []
 
 
 def test_everything_can_be_done_with_the_keyboard(browser, page):
-    from selenium.webdriver.common.keys import Keys
 
     opened(browser, page)
     reached = []
@@ -151,24 +155,26 @@ def test_everything_can_be_done_with_the_keyboard(browser, page):
             outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
             assert outline == "solid"
     assert reached[:7] == ["Skip to the results", "theme", "fedavg", "stem", "taco", "all", "none"]
-    assert {"measure", "quantity", "method", "run", "partition", "result-table"} <= set(reached)
-    assert browser.execute_script(SHOWN, "rounds") == ["fedavg", "taco"]
+    assert {"first-view", "second-view", "quantity", "method", "run", "partition", "result-table"} <= set(reached)
+    assert (reached.count("SVG"), reached.count("CSV"), reached.count("LaTeX")) == (4, 1, 1)
+    assert browser.execute_script(SHOWN, "first") == ["fedavg", "taco"]
 
 
 def test_light_and_dark_follow_the_system_and_the_button(browser, page):
     ground = "return getComputedStyle(document.body).backgroundColor"
-    ink = "return document.getElementById('rounds').layout.font.color"
+    ink = "return document.getElementById('first').layout.font.color"
     opened(browser, page)
     light = browser.execute_script(ground), browser.execute_script(ink)
+    assert element(browser, "#theme").text == "Dark mode"
     element(browser, "#theme").click()
     dark = browser.execute_script(ground), browser.execute_script(ink)
     assert light[0] == "rgb(255, 255, 255)"
     assert dark != light
-    assert element(browser, "#theme").get_attribute("aria-pressed") == "true"
-    feature = {"name": "prefers-color-scheme", "value": "dark"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    assert element(browser, "#theme").text == "Light mode"
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": DARK})
     opened(browser, page)
     assert (browser.execute_script(ground), browser.execute_script(ink)) == dark
+    assert element(browser, "#theme").text == "Light mode"
     element(browser, "#theme").click()
     assert (browser.execute_script(ground), browser.execute_script(ink)) == light
     assert complaints(browser) == []
@@ -176,19 +182,78 @@ def test_light_and_dark_follow_the_system_and_the_button(browser, page):
 
 def test_a_run_and_a_quantity_can_be_chosen(browser, page):
     opened(browser, page)
-    heat = "return document.getElementById('heat').data[0].z"
+    heat = "return document.getElementById('clients').data[0].z"
     assert browser.execute_script(heat)[0][0] == 0.11
     choose(browser, "#quantity", "norm of the upload")
     assert browser.execute_script(heat)[0] == [1, 2, 3, 4, 5, 6]
     choose(browser, "#method", "taco")
     choose(browser, "#run", "seed 1")
     assert browser.execute_script(heat)[0] == [1, 2, None, None, None, None]
-    assert "✕: expelled." in element(browser, "#heat-note").text
-    names = browser.execute_script("return document.getElementById('heat').layout.yaxis.ticktext")
+    assert "✕: expelled." in element(browser, "#clients-note").text
+    names = browser.execute_script("return document.getElementById('clients').layout.yaxis.ticktext")
     assert names == ["A 1 ⚑ ✕", "A 2", "B 0"]
-    choose(browser, "#measure", "held-out training samples")
-    first = "return document.getElementById('rounds').data[1].y[0]"
-    assert browser.execute_script(first) == pytest.approx(0.15)
+    assert complaints(browser) == []
+
+
+def test_accuracy_and_loss_can_be_chosen_over_rounds_and_seconds(browser, page):
+    opened(browser, page)
+    chart = """const { data, layout } = document.getElementById(arguments[0]);
+        return [data[1].x, data[1].y, layout.yaxis.title.text]"""
+    titles = [one.text for one in Select(element(browser, "#first-view")).options]
+    assert titles == [
+        f"{name} over {axis}"
+        for axis in ("rounds", "client seconds")
+        for name in ("Test accuracy", "Test loss", "Held-out accuracy")
+    ]
+    x, y, title = browser.execute_script(chart, "second")
+    assert (x[-1], y[0], title) == (12, pytest.approx(0.3), "test accuracy")
+    for choice, expected in (("Held-out accuracy", 0.15), ("Test loss", 0.7)):
+        choose(browser, "#first-view", f"{choice} over rounds")
+        x, y, title = browser.execute_script(chart, "first")
+        assert (x[-1], y[0], title) == (6, pytest.approx(expected), choice.lower())
+    assert "NaN" not in element(browser, "#first").get_attribute("innerHTML")
+    assert browser.execute_script(chart, "second")[2] == "test accuracy"
+    assert complaints(browser) == []
+
+
+def test_without_client_seconds_the_loss_is_beside_the_accuracy(browser, tmp_path):
+    write_run(tmp_path / "run", timed=False)
+    write_report(find_runs(tmp_path), tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    assert [one.text for one in Select(element(browser, "#second-view")).all_selected_options] == [
+        "Test loss over rounds"
+    ]
+    assert element(browser, "#second .main-svg").is_displayed()
+    assert "Client seconds were not measured" in element(browser, "#second-section").text
+    assert complaints(browser) == []
+
+
+def test_a_tooltip_says_round_and_number(browser, page):
+    opened(browser, page)
+    ActionChains(browser).move_to_element(element(browser, "#first .nsewdrag")).perform()
+    legend = WebDriverWait(browser, 5).until(lambda it: element(it, "#first .hoverlayer .legend").text)
+    assert re.match(r"round \d\s", legend)
+    assert "taco" in legend
+
+
+def test_the_table_and_the_charts_can_be_downloaded(browser, page, tmp_path):
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": DARK})
+    opened(browser, page)
+    for button in browser.find_elements(By.CSS_SELECTOR, "[data-table], [data-save]"):
+        button.click()
+    names = {
+        *("results.csv", "results.tex", "test-accuracy-over-rounds.svg", "test-accuracy-over-client-seconds.svg"),
+        *("TACO-s-coefficient-fedavg-seed-0.svg", "labels-groups-3-clients-seed-0.svg"),
+    }
+    WebDriverWait(browser, 20).until(lambda _: {path.name for path in tmp_path.iterdir()} == names)
+    assert (tmp_path / "results.csv").read_text(encoding="utf-8").startswith("method,seeds,final_accuracy")
+    assert r"\toprule" in (tmp_path / "results.tex").read_text(encoding="utf-8")
+    for path in tmp_path.glob("*.svg"):
+        assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    chart = (tmp_path / "test-accuracy-over-rounds.svg").read_text(encoding="utf-8")
+    assert all(f">{method}</text>" in chart for method in ("fedavg", "stem", "taco"))
+    assert "rgb(0, 114, 178)" in chart
     assert complaints(browser) == []
 
 
@@ -212,7 +277,7 @@ def test_names_are_shown_as_they_are(browser, tmp_path):
     opened(browser, (tmp_path / "report.html").as_uri())
     assert browser.title == "fedtaco: digits: 1 method"
     assert element(browser, "button.method").text == evil
-    ticks = browser.execute_script("return [...document.querySelectorAll('#heat .ytick')].map(it => it.textContent)")
+    ticks = browser.execute_script("return [...document.querySelectorAll('#clients .ytick')].map(it => it.textContent)")
     assert f"{evil} 0" in ticks
     assert complaints(browser) == []
 
@@ -249,7 +314,7 @@ def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
         curve = {"rounds": points, "seconds": points, "mean": [draw() for _ in points], "seeds": [3] * POINTS}
         method["curves"]["accuracy"] = {**curve, "low": curve["mean"], "high": curve["mean"]}
     out = tmp_path / "report.html"
-    out.write_text(render(data, *_plotly()), encoding="utf-8")
+    out.write_text(render(data, *read_plotly()), encoding="utf-8")
     openings = [opened(browser, out.as_uri()) for _ in range(3)]
     print(f"{out.stat().st_size / 1e6:.1f} MB, shown and drawn after {openings} ms")
     assert all(shown < drawn for shown, drawn in openings)
@@ -264,5 +329,5 @@ def test_a_run_whose_labels_are_not_known_says_so(browser, tmp_path):
     opened(browser, out.as_uri())
     assert not element(browser, "#labels").is_displayed()
     assert element(browser, "#labels-note").text == "Unknown: nodes do not disclose their labels."
-    assert element(browser, "#heat .hm image").is_displayed()
+    assert element(browser, "#clients .hm image").is_displayed()
     assert complaints(browser) == []

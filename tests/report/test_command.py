@@ -31,9 +31,42 @@ def fedtaco(tmp_path, monkeypatch, capsys):
 def test_the_command_writes_the_page_into_the_first_folder(fedtaco, tmp_path):
     write_run(tmp_path / "runs" / "taco-seed0")
     assert fedtaco("report", "runs") == (0, "Written to runs/report.html\n")
-    assert "Accuracy over rounds" in (tmp_path / "runs" / "report.html").read_text(encoding="utf-8")
+    assert "Test accuracy over rounds" in (tmp_path / "runs" / "report.html").read_text(encoding="utf-8")
     assert fedtaco("report", "runs/taco-seed0", "--out", "other.html")[0] == 0
     assert (tmp_path / "other.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("table.csv", b"method,status,seeds,final_accuracy"),
+        ("table.json", b'[\n  {\n    "method": "fedavg",\n    "status": "unfinished, 2 of 3 rounds"'),
+        ("table.md", b"| method | final accuracy, %"),
+        ("table.tex", b"% This table needs the package booktabs.\n\\begin{tabular}"),
+        ("figure.pdf", b"%PDF"),
+        ("figure.png", b"\x89PNG"),
+        ("figure.svg", b"<?xml"),
+        ("page.html", b"<!doctype html>"),
+    ],
+)
+def test_the_suffix_decides_what_is_written(fedtaco, tmp_path, name, start):
+    write_run(tmp_path / "runs" / "taco")
+    write_run(tmp_path / "runs" / "fedavg", "fedavg", accuracies=(0.5, 0.7), finished=False)
+    code, text = fedtaco("report", "runs", "--out", name)
+    assert (code, text.startswith(f"Written to {name}\n")) == (0, True), text
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_a_table_has_the_rows_of_the_page(fedtaco, tmp_path):
+    for gamma in (0.1, 0.02, 1e-05):
+        write_run(tmp_path / "runs" / f"taco_gamma={gamma}", parameters={"taco.gamma": gamma})
+    write_run(tmp_path / "runs" / "fedavg", "fedavg", accuracies=(0.5, 0.7), finished=False)
+    fedtaco("report", "runs", "--out", "table.md")
+    names = [line.split(" | ")[0] for line in (tmp_path / "table.md").read_text().splitlines()[2:]]
+    assert names == [
+        "| fedavg (unfinished, 2 of 3 rounds)",
+        *(f"| taco (gamma={gamma})" for gamma in ("1e-05", "0.02", "0.1")),
+    ]
 
 
 def test_names_of_files_and_datasets_are_printed_without_controls_and_markup(fedtaco, tmp_path):
@@ -58,6 +91,8 @@ def test_names_of_files_and_datasets_are_printed_without_controls_and_markup(fed
         ("empty", "which is a folder"),
         ("x" * 300, "Cannot write to xxx"),
         ("nowhere/page.html", "there is no folder nowhere"),
+        ("page.htm", "'page.htm'; its name must end in .html, .csv, .json, .md, .tex, .pdf, .png or .svg"),
+        ("page", "its name must end in .html"),
     ],
 )
 def test_only_files_are_written_and_replaced(fedtaco, tmp_path, name, words):
@@ -97,12 +132,14 @@ def test_bad_requests_give_a_one_line_error(fedtaco, tmp_path, monkeypatch):
     write_run(tmp_path / "mixed" / "b", dataset="fmnist")
     (tmp_path / "empty").mkdir()
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     for arguments, words in (
         (["nowhere"], "There is no folder nowhere."),
         (["empty"], "There is no run in empty"),
         (["runs", "--out", "no/report.html"], "there is no folder no."),
         (["runs", "--out", "empty"], "which is a folder"),
         (["runs"], "Reports need plotly: pip install 'fedtaco[report]'."),
+        (["runs", "--out", "a.pdf"], "Figures need matplotlib: pip install 'fedtaco[plot]'."),
         ([], "Missing argument"),
     ):
         code, text = fedtaco("report", *arguments)

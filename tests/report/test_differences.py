@@ -7,7 +7,7 @@ import pytest
 
 from fedtaco.records import PartitionRecord, RoundRecord
 from fedtaco.records.summary import client_accuracies
-from fedtaco.report import paired_differences
+from fedtaco.report.differences import Difference, paired_differences
 
 
 def runs_of(figures, stopped=()):
@@ -29,6 +29,10 @@ def test_differences_are_to_the_reference_seed_by_seed():
     reach = 4.302653 * 0.05 / np.sqrt(3)
     assert difference.mean == pytest.approx(0.15)
     assert (difference.low, difference.high) == pytest.approx((0.15 - reach, 0.15 + reach), rel=1e-5)
+
+
+def test_a_difference_that_rounds_to_zero_has_no_minus():
+    assert str(Difference(-0.0001, -0.01, 0.0098)) == "+0.0 [−1.0, +1.0]"
 
 
 def test_a_seed_that_diverged_in_either_method_does_not_count():

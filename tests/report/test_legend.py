@@ -7,9 +7,11 @@ from fedtaco.report import explain_results
 
 
 def summary(**figures):
-    plain = {"method": "taco", "seeds": 1, "accuracy": 0.9, "accuracy_deviation": None, "rounds_to_target": "16"}
-    missing = dict.fromkeys(("client_seconds", "worst_tenth_accuracy", "output_accuracy"))
-    counts = dict.fromkeys(("stopped", "dropped_uploads", "freeloaders", "caught", "honest_expelled"), 0)
+    plain = {"method": "taco", "seeds": 1, "accuracy": 0.9, "accuracy_deviation": None, "rounds": 20}
+    missing = dict.fromkeys(("client_seconds", "worst_tenth_accuracy", "output_accuracy", "rounds_to_target"))
+    counts = dict.fromkeys(
+        ("stopped", "ended_low", "one_class", "dropped_uploads", "freeloaders", "caught", "honest_expelled"), 0
+    )
     return MethodSummary(**{**plain, **missing, **counts, "alpha": {}, **figures})
 
 
@@ -18,11 +20,12 @@ def legend(*rows, **options):
 
 
 def test_only_what_the_table_shows_is_explained():
-    text = legend(summary())
+    text = legend(summary(rounds_to_target=16.0))
     assert text.startswith("Final accuracy: on the test set in %, after the last round. Worst tenth: ")
     for mark in (
         "Difference",
         "N+",
+        "↓",
         "×",
         "Client seconds",
         "α",
@@ -34,26 +37,30 @@ def test_only_what_the_table_shows_is_explained():
     ):
         assert mark not in text
     rows = [
-        summary(seeds=3, rounds_to_target="20+", client_seconds=1.0, alpha={"A": 0.1, "B": 0.2, "C": 0.3}),
-        summary(rounds_to_target="×"),
+        summary(seeds=3, ended_low=1, client_seconds=1.0, alpha={"A": 0.1, "B": 0.2, "C": 0.3}),
+        summary(stopped=1),
     ]
     text = legend(*rows, rounds=20, reference="fedavg")
     assert "after 20 rounds, mean ± standard deviation over 3 seeds." in text
-    for mark in ("Difference to fedavg:", "N+:", "×:", "Client seconds:", "α:", "A, B, C:"):
+    for mark in ("Difference to fedavg:", "N+:", "↓:", "×:", "Client seconds:", "α:", "A, B, C:"):
         assert mark in text
 
 
 def test_events_are_given_by_method_in_singular_and_plural():
     one = summary(stopped=1, seeds=3, dropped_uploads=1, honest_expelled=1, output_accuracy=0.9421)
     assert legend(one).endswith(
-        "taco: 1 of 3 seeds diverged (excluded from the means); its output model z has an accuracy of 94.2 %; "
-        "1 client was expelled; 1 upload was dropped."
+        "taco: its output model z has an accuracy of 94.2 %; 1 client was expelled; 1 upload was dropped."
     )
     many = summary(method="stem", dropped_uploads=3, freeloaders=8, caught=6, honest_expelled=1)
     assert legend(many).endswith(
         "stem: 6 of 8 misbehaving clients and 1 honest client were expelled; 3 uploads were dropped."
     )
     assert "taco: 2 clients were expelled." in legend(summary(honest_expelled=2))
+
+
+def test_runs_that_are_not_in_the_means_are_mentioned():
+    assert "×: a run diverged or could not continue." in legend(summary(stopped=3, seeds=3))
+    assert "×: a run diverged or could not continue; it is not in the means." in legend(summary(stopped=1, seeds=3))
 
 
 def test_notes_on_the_partition_come_last_and_once():

@@ -8,8 +8,8 @@ import pytest
 from folders import write_run
 from reading import page_of, text_of
 
-from fedtaco.report.page_data import SIDE, build_page_data
-from fedtaco.report.run_reader import find_runs, read_run
+from fedtaco.report.page_data import build_page_data
+from fedtaco.report.run_reader import SIDE, find_runs, read_run
 
 
 def test_a_curve_is_the_mean_over_seeds_with_the_lowest_and_highest(tmp_path):
@@ -26,7 +26,7 @@ def test_a_curve_is_the_mean_over_seeds_with_the_lowest_and_highest(tmp_path):
     assert curve["seconds"] == [2.0, 4.0, 6.0]
     assert curve["seeds"] == [2, 2, 2]
     assert "validation_accuracy" not in data["methods"][0]["curves"]
-    summary = data["results"][0].summary
+    summary = data["results"].rows[0].summary
     assert summary.accuracy == pytest.approx(0.7)
     assert summary.accuracy_deviation == pytest.approx(0.2 / 2**0.5)
 
@@ -39,7 +39,7 @@ def test_an_unfinished_seed_counts_in_the_rounds_that_it_finished(tmp_path):
     assert curve["mean"] == pytest.approx([0.3, 0.4, 0.6])
     assert curve["seeds"] == [2, 1, 1]
     assert curve["seconds"] == [2.0, 4.0, 6.0]
-    (row,) = data["results"]
+    (row,) = data["results"].rows
     assert (row.summary.accuracy, row.status) == (pytest.approx(0.6), "1 of 2 seeds unfinished")
 
 
@@ -50,7 +50,11 @@ def test_seconds_and_held_out_accuracy_are_shown_where_they_were_measured(tmp_pa
     curves = data["methods"][0]["curves"]
     assert curves["accuracy"]["seconds"] is None
     assert curves["validation_accuracy"]["mean"] == pytest.approx([0.25, 0.35, 0.45])
-    assert "Seconds were not measured" in text_of(page_of([folder]))
+    assert curves["loss"]["mean"] == pytest.approx([0.5, 0.3, 0.1])
+    assert "validation_loss" not in curves
+    note = '<p class="note" hidden>Client seconds were not measured'
+    assert note not in page_of([folder])
+    assert note in page_of([write_run(tmp_path / "timed")])
     assert "client seconds" not in re.search("<table>.*?</table>", page_of([folder]), re.S)[0]
 
 
@@ -59,10 +63,10 @@ def test_an_unfinished_run_is_shown_with_the_rounds_it_has(tmp_path):
     with (tmp_path / "a" / "clients.jsonl").open("a") as file:
         file.write('{"round": 3, "client": 0, "alpha": 9, "cosine": 9, "norm": 9, "weight": 9, "expelled": true}\n{"')
     data = build_page_data([folder])
-    (row,) = data["results"]
+    (row,) = data["results"].rows
     assert row.status == "unfinished, 2 of 3 rounds"
     assert row.summary.accuracy == 0.7
-    assert row.summary.rounds_to_target == "–"
+    assert row.summary.rounds_mark == "–"
     assert row.summary.alpha == pytest.approx({"A": 0.165, "B": 0.015})
     assert data["runs"][0]["columns"] == ["1", "2"]
     assert "taco (unfinished, 2 of 3 rounds)" in text_of(page_of([folder]))
@@ -94,7 +98,7 @@ def test_methods_are_distinguished_by_the_settings_in_which_they_differ(tmp_path
     write_run(tmp_path / "fedavg" / "seed0", "fedavg")
     data = build_page_data(find_runs(tmp_path))
     assert [method["name"] for method in data["methods"]] == ["fedavg", "taco (gamma=0.01)", "taco (gamma=0.02)"]
-    assert [row.summary.seeds for row in data["results"]] == [1, 2, 2]
+    assert [row.summary.seeds for row in data["results"].rows] == [1, 2, 2]
     assert "taco.gamma" not in data["settings"]
     assert data["settings"]["rounds"] == "3"
     assert data["own_settings"][1]["other settings"] == "taco.gamma=0.01"
@@ -126,8 +130,8 @@ def test_differences_are_to_fedavg_over_the_finished_seeds_that_both_have(tmp_pa
         write_run(tmp_path / f"taco{seed}", "taco", seed=seed, accuracies=(0.1, 0.2, 0.6 + seed / 10))
     write_run(tmp_path / "stem", "stem", seed=0)
     data = build_page_data(find_runs(tmp_path))
-    assert data["reference"] == "fedavg"
-    differences = {row.summary.method: row.difference for row in data["results"]}
+    assert data["results"].reference == "fedavg"
+    differences = {row.summary.method: row.difference for row in data["results"].rows}
     assert differences["fedavg"] is differences["stem"] is None
     assert differences["fedacg"].mean == pytest.approx(-0.1)
     assert differences["taco"].mean == pytest.approx(0.15)
@@ -141,9 +145,9 @@ def test_without_fedavg_differences_are_to_the_first_and_without_shared_seeds_th
     for seed in range(2):
         write_run(tmp_path / f"prox{seed}", "fedprox", seed=seed)
         write_run(tmp_path / f"taco{seed}", "taco", seed=seed)
-    assert build_page_data(find_runs(tmp_path))["reference"] == "fedprox"
+    assert build_page_data(find_runs(tmp_path))["results"].reference == "fedprox"
     single = find_runs(tmp_path / "prox0") + find_runs(tmp_path / "taco0")
-    assert build_page_data(single)["reference"] is None
+    assert build_page_data(single)["results"].reference is None
     assert "ifference" not in text_of(page_of(single))
 
 

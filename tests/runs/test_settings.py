@@ -24,6 +24,7 @@ from fedtaco.flower import FedStrategy
 from fedtaco.flower.settings import StrategySettings
 from fedtaco.records import RunFolder
 from fedtaco.runs.settings import (
+    SWEEP_VALIDATION,
     ExperimentConfig,
     RunOptions,
     RunSettings,
@@ -216,7 +217,8 @@ def test_command_line_has_every_setting_and_option(command):
         assert option.opts == (["--set"] if is_mapping else [f"--{name.replace('_', '-')}"])
         assert option.help.startswith(declaration.domain.help.removesuffix("."))
         by_dataset = declaration.by_dataset or is_mapping
-        assert option.default == (None if by_dataset else declaration.default), name
+        default = SWEEP_VALIDATION if (command, name) == ("sweep", "validation") else declaration.default
+        assert option.default == (None if by_dataset else default), name
 
 
 NEW_SETTING = """

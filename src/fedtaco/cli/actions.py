@@ -12,15 +12,12 @@ from fedtaco.errors import RunStopped
 from fedtaco.experiment.comparison import plan_comparison, run_comparison
 from fedtaco.experiment.config import folder_name, resolve_config
 from fedtaco.experiment.runner import run_experiment
-from fedtaco.experiment.sweep import ParameterGrid, TunedMethod, plan_sweep, run_sweep
+from fedtaco.experiment.sweep import ParameterGrid, Sweep, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, CallbackList
-from fedtaco.runs.settings import ExperimentConfig
-
-SWEEP_VALIDATION = 0.1
-"""Fraction of the samples that a sweep holds out by default."""
+from fedtaco.runs.settings import SWEEP_VALIDATION, ExperimentConfig
 
 
 @contextmanager
@@ -42,9 +39,7 @@ def run_one(settings: dict[str, Any], options: CliOptions) -> tuple[dict[str, An
             run_experiment(config, folder, options.run, callback)
     except RunStopped as stop:
         raise RunStopped(f"{stop} The records are in {folder.path}.") from stop
-    summary = folder.summary()
-    assert summary is not None
-    return summary, folder.path
+    return {"folder": str(folder.path), **(folder.summary() or {})}, folder.path
 
 
 def compare(
@@ -68,9 +63,8 @@ def sweep(
     budget: int | None,
     settings: dict[str, Any],
     options: CliOptions,
-) -> tuple[list[TunedMethod], Path]:
-    """Run a sweep; return the best point of each method and the folder of all runs."""
-    settings["validation"] = settings["validation"] or SWEEP_VALIDATION
+) -> tuple[Sweep, Path]:
+    """Run a sweep; return the results of all its trials and the folder of all runs."""
     trials = plan_sweep(methods, grid, seeds, budget, **settings)
     folder = options.out or Path("runs") / _shared_name(
         f"{settings['dataset']}-sweep", settings, validation=SWEEP_VALIDATION

@@ -1,9 +1,10 @@
-"""The consoles of the command line, through which all of its output passes except JSON."""
+"""The consoles of the command line, through which all of its output passes except JSON, CSV, Markdown and LaTeX."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from fedtaco.printable import printable
@@ -36,6 +37,21 @@ def print_line(sentence: str, console: Console | None = None, *, style: str = ""
     """Print a sentence, on standard output by default; a terminal may wrap it, but paths in it stay in one piece."""
     line = Text(printable(sentence, MAX_LINE), style)
     (console or PlainConsole()).print(line, soft_wrap=True)
+
+
+def print_with_notes(table: Table, headline: Sequence[str], notes: Sequence[str]) -> None:
+    """Print a table and, below it, sentences on what it shows and, dimmed, sentences that explain it.
+
+    If the table does not fit into the terminal, its columns are printed closer together.
+    """
+    console = PlainConsole()
+    if console.measure(table, options=console.options.update(max_width=MAX_LINE)).maximum > console.width:
+        table.padding = 0
+    console.print(table)
+    for sentences, style in ((headline, ""), (notes, "dim")):
+        if sentences:
+            console.print()
+            console.print(Text(printable(" ".join(sentences), MAX_LINE), style))
 
 
 def print_error(sentence: str) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedtaco.cli.console import PlainConsole, print_line
 from fedtaco.cli.options import DataDir, Format, Partition, as_json
-from fedtaco.errors import InvalidInput
+from fedtaco.records.formatting import pluralize
 
 ADDRESS_HELP = "Another hub repository, or a local folder in the hub's parquet layout."
 app = typer.Typer(help="List and fetch datasets, and show which labels each client holds.", no_args_is_help=True)
@@ -82,15 +82,13 @@ def show(
       fedtaco data show --dataset fmnist --partition groups --clients 20 --out labels.png
     """
     json_wanted = as_json(format_)
-    if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
-        raise InvalidInput(f"out is '{out}'; its name must end in .png, .svg or .pdf.")
     from fedtaco.data import dataset_info, label_counts, load_dataset, partition_dataset
     from fedtaco.files import writing
-    from fedtaco.report import check_output_file
+    from fedtaco.report import PLOT_SUFFIXES, check_output_file
     from fedtaco.report.labels import draw_labels, heterogeneity
 
     if out is not None:
-        check_output_file(out)
+        check_output_file(out, PLOT_SUFFIXES)
     spec = partition or dataset_info(dataset).partition
     with PlainConsole(stderr=True).status(Text(f"Reading {dataset}")):
         data = load_dataset(dataset, data_dir)
@@ -99,7 +97,7 @@ def show(
     figures = heterogeneity(counts)
     if out is not None:
         with writing(out):
-            draw_labels(counts, parts.groups, f"{data.info.title}: {spec}, {clients} clients", out)
+            draw_labels(counts, parts.groups, f"{data.info.title}: {spec}, {pluralize(clients, 'client')}", out)
     if json_wanted:
         print(json.dumps({"partition": spec, "groups": parts.groups, "counts": counts.tolist(), **figures}, indent=2))
         return

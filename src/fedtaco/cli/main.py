@@ -3,11 +3,9 @@
 Modules that need torch are imported inside the commands, so that ``--help`` answers at once.
 """
 
-import dataclasses
 import json
 import sys
 import warnings
-from pathlib import Path
 from typing import Annotated, Any
 
 import click
@@ -28,7 +26,7 @@ from fedtaco.cli.options import (
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
 from fedtaco.parameters import split_names
 from fedtaco.processes import TERMINATED, interrupted_by_sigterm
-from fedtaco.runs.settings import EXPERIMENT
+from fedtaco.runs.settings import EXPERIMENT, SWEEP_VALIDATION
 from fedtaco.version import __version__
 
 app = typer.Typer(
@@ -83,7 +81,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 
 @app.command()
-@with_experiment_settings
+@with_experiment_settings()
 def run(
     settings: dict[str, Any],
     options: CliOptions,
@@ -100,13 +98,14 @@ def run(
       fedtaco run --method taco --set taco.gamma=0.02 --out runs/gamma --format json
     """
     from fedtaco.cli import actions
+    from fedtaco.cli.results import print_results
 
     summary, folder = actions.run_one({**settings, "method": method}, options)
-    _print_results([summary], folder, options)
+    print_results([summary], folder, options)
 
 
 @app.command()
-@with_experiment_settings
+@with_experiment_settings()
 def compare(
     settings: dict[str, Any],
     options: CliOptions,
@@ -122,15 +121,18 @@ def compare(
       fedtaco compare --dataset digits
 
       fedtaco compare --methods fedavg,taco,taco-uniform --seeds 3 --out runs/tailoring
+
+      fedtaco compare --methods fedavg,taco --seeds 5 --format latex --plot accuracy.pdf > table.tex
     """
     from fedtaco.cli import actions
+    from fedtaco.cli.results import print_results
 
     summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, options)
-    _print_results(summaries, folder, options)
+    print_results(summaries, folder, options)
 
 
 @app.command()
-@with_experiment_settings
+@with_experiment_settings(validation=SWEEP_VALIDATION)
 def sweep(
     settings: dict[str, Any],
     options: CliOptions,
@@ -153,8 +155,9 @@ def sweep(
 ) -> None:
     """Tune each method over a grid of settings, by accuracy on held-out training data.
 
-    A tenth of every client's samples is held out unless --validation says otherwise; the accuracy on the test set is
-    reported but not used to choose. --budget gives each method the same number of points, for a fair comparison.
+    Every point is run with every seed, and the mean accuracy on the held-out samples decides (--validation, by default
+    a tenth of every client's samples); the accuracy on the test set is reported but not used to choose. --budget gives
+    each method the same number of points, for a fair comparison.
 
     Examples:
 
@@ -163,16 +166,11 @@ def sweep(
       fedtaco sweep --methods fedprox,taco --budget 2 --grid fedprox.zeta=0.01,0.1 --grid taco.gamma=0.01,0.02
     """
     from fedtaco.cli import actions
-    from fedtaco.cli.tables import print_tuned
+    from fedtaco.cli.results import print_sweep
 
     wanted = _seeds(settings, seeds)
-    tuned, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, options)
-    if options.json:
-        rows = [dataclasses.asdict(one) for one in tuned]
-        print(json.dumps({"folder": str(folder), "methods": rows}, indent=2))
-    else:
-        print_tuned(tuned)
-        print_line(f"Recorded in {folder}")
+    result, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, options)
+    print_sweep(result, folder, options)
 
 
 @app.command()
@@ -192,16 +190,6 @@ def _seeds(settings: dict[str, Any], count: int) -> range:
     check_seeds(count)
     first = settings.pop("seed")
     return range(first, first + count)
-
-
-def _print_results(summaries: list[dict[str, Any]], folder: Path, options: CliOptions) -> None:
-    from fedtaco.cli.tables import print_comparison
-
-    if options.json:
-        print(json.dumps({"folder": str(folder), "runs": summaries}, indent=2))
-    else:
-        print_comparison(summaries)
-        print_line(f"Recorded in {folder}")
 
 
 if __name__ == "__main__":

@@ -47,16 +47,20 @@ Partition, DataDir = SETTINGS["partition"].annotation, RUN_OPTIONS["data_dir"].a
 Resume, Overwrite = RUN_OPTIONS["resume"].annotation, RUN_OPTIONS["overwrite"].annotation
 Seeds = Annotated[int, typer.Option(help="Number of seeds, starting with --seed.", rich_help_panel=TRAINING)]
 Format = Annotated[str, typer.Option("--format", help="Output format: table or json.", rich_help_panel=OUTPUT)]
+RESULT_FORMATS = ("table", "json", "csv", "markdown", "latex")
 
 
 @dataclass(frozen=True)
 class CliOptions:
-    """How runs are done, in which folder, with which trackers, and whether results are printed as JSON."""
+    """How runs are done, in which folder, with which trackers, and how results are shown."""
 
     run: RunOptions
     out: Path | None
     track: Sequence[str]
-    json: bool
+    format: str
+    """One of :data:`RESULT_FORMATS`."""
+    plot: Path | None
+    """File of a figure of accuracy over rounds."""
 
 
 def _cli_options(
@@ -67,24 +71,50 @@ def _cli_options(
     track: Annotated[
         list[str] | None, typer.Option(help="Also log runs to tensorboard, mlflow or wandb.", rich_help_panel=OUTPUT)
     ] = None,
-    format_: Format = "table",
+    format_: Annotated[
+        str,
+        typer.Option("--format", help=f"Output format: {', '.join(RESULT_FORMATS)}.", rich_help_panel=OUTPUT),
+    ] = "table",
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Also draw accuracy over rounds, to this PDF, PNG or SVG file.", rich_help_panel=OUTPUT),
+    ] = None,
     **run: Any,
 ) -> CliOptions:
-    return CliOptions(RunOptions(**run), out, track or [], as_json(format_))
+    if format_ not in RESULT_FORMATS:
+        raise InvalidInput(f"format is '{format_}'; it must be one of {', '.join(RESULT_FORMATS)}.")
+    if plot is not None:
+        from fedtaco.report import PLOT_SUFFIXES, check_output_file
+        from fedtaco.report.labels import figure_class
+
+        check_output_file(plot, PLOT_SUFFIXES, "plot")
+        figure_class()  # raises InvalidInput now, before anything is run, if matplotlib is missing
+    return CliOptions(RunOptions(**run), out, track or [], format_, plot)
 
 
-def with_experiment_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of an experiment to a command, whose first arguments are ``settings`` and ``options``."""
+def with_experiment_settings(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options of an experiment to a command, whose first arguments are ``settings`` and ``options``.
+
+    Parameters
+    ----------
+    **defaults
+        Defaults of settings that are others for this command.
+    """
+    options = {name: option.replace(default=defaults.get(name, option.default)) for name, option in SETTINGS.items()}
+    return lambda command: _with_options(command, options)
+
+
+def _with_options(command: Callable[..., None], settings: Mapping[str, inspect.Parameter]) -> Callable[..., None]:
     own, shared = (
         [*inspect.signature(function, eval_str=True).parameters.values()] for function in (command, _cli_options)
     )
-    parameters = [*own[2:], *SETTINGS.values(), *shared[:-1], *RUN_OPTIONS.values()]
+    parameters = [*own[2:], *settings.values(), *shared[:-1], *RUN_OPTIONS.values()]
 
     def wrapper(**given: Any) -> None:
-        settings = {name: given.pop(name) for name in SETTINGS}
-        settings["parameters"] = parse_parameters(settings["parameters"])
-        options = {name: given.pop(name) for name in ("out", "track", "format_", *RUN_OPTIONS)}
-        command(settings, _cli_options(**options), **given)
+        values = {name: given.pop(name) for name in settings}
+        values["parameters"] = parse_parameters(values["parameters"])
+        options = {name: given.pop(name) for name in ("out", "track", "format_", "plot", *RUN_OPTIONS)}
+        command(values, _cli_options(**options), **given)
 
     panels = (EXPERIMENT, TRAINING, OUTPUT)
     parameters.sort(key=lambda parameter: panels.index(get_args(parameter.annotation)[1].rich_help_panel))

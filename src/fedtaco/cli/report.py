@@ -11,22 +11,28 @@ from rich.progress import Progress
 
 from fedtaco.cli.console import PlainConsole, print_line
 
+OUT_HELP = "File to write, of any of these suffixes; report.html in the first folder by default."
 PATIENCE = 2.0
 """Seconds of reading after which the progress bar appears."""
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain run folders.")],
-    out: Annotated[Path | None, typer.Option(help="File to write; report.html in the first folder by default.")] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    out: Annotated[Path | None, typer.Option(help=OUT_HELP)] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the file, a page in a browser.")] = False,
 ) -> None:
     """Write a report on runs of one dataset: a single HTML page that opens without a network.
+
+    The suffix of --out decides what is written: .html the page; .tex, .csv, .md or .json the results table; .pdf, .png
+    or .svg a figure of accuracy over rounds.
 
     Examples:
 
       fedtaco report runs/digits
 
       fedtaco report runs/digits-taco-seed0 runs/digits-fedavg-seed0 --out report.html --open
+
+      fedtaco report runs/digits --out table.tex
     """
     from fedtaco.report import find_runs, write_report
 

@@ -1,19 +1,15 @@
-"""Print the results of comparisons and sweeps as tables in the terminal."""
+"""Print the results of a comparison as a table in the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Table
 
-from fedtaco.cli.console import MAX_LINE, PlainConsole
-from fedtaco.experiment.sweep import TunedMethod
+from fedtaco.cli.console import print_with_notes
 from fedtaco.printable import printable
-from fedtaco.records.formatting import format_mean
-from fedtaco.records.summary import summarize_methods
-from fedtaco.report import explain_results, paired_differences
-from fedtaco.report.results import ResultColumn, ResultRow, build_columns
+from fedtaco.report import explain_results
+from fedtaco.report.results import BALANCED, ResultColumn, build_results
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -22,13 +18,11 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     Parameters
     ----------
     summaries
-        Summaries of runs that have ended; all methods are compared with the first one.
+        Summaries of runs that have ended.
     """
-    methods = summarize_methods(summaries)
-    differences = paired_differences(summaries, methods[0].method)
-    reference = methods[0].method if differences else None
-    rows = [ResultRow(method, differences.get(method.method)) for method in methods]
-    columns = _join_alphas(build_columns(rows, summaries[0]["target"], reference))
+    results = build_results(summaries)
+    methods = [row.summary for row in results.rows]
+    columns = _join_alphas([column for column in results.columns if column.title != BALANCED])
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
     table.add_column("\nmethod", no_wrap=True)
     for column in columns:
@@ -38,8 +32,8 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(*cells)
     rounds = max(summary["rounds"] for summary in summaries)
     notes = [note for summary in summaries for note in summary["partition_notes"]]
-    legend = explain_results(methods, rounds=rounds, reference=reference, partition_notes=notes)
-    PlainConsole().print(table, "", Text(printable(" ".join(legend), MAX_LINE), "dim"))
+    legend = explain_results(methods, rounds=rounds, reference=results.reference, partition_notes=notes)
+    print_with_notes(table, results.headline, legend)
 
 
 def _join_alphas(columns: Sequence[ResultColumn]) -> list[ResultColumn]:
@@ -51,25 +45,7 @@ def _join_alphas(columns: Sequence[ResultColumn]) -> list[ResultColumn]:
     groups = [column.title.removeprefix("α ") for column in alphas]
     lines = zip(*(column.cells for column in alphas), strict=True)
     names, *cells = _align([groups, *([cell.lstrip("0") for cell in line] for line in lines)])
-    return [*others, ResultColumn("α" if groups == ["all"] else f"α {names}", cells)]
-
-
-def print_tuned(tuned: Sequence[TunedMethod]) -> None:
-    """Print the best setting of each method of a sweep, with its accuracy on held-out and on test samples."""
-    table = Table(
-        *("method", "tried", "best setting"),
-        *(Column(name, justify="right") for name in ("held-out accuracy, %", "test accuracy, %")),
-        caption="The setting with the best mean accuracy on held-out training samples after the last round; the test "
-        "set was not used to choose it.",
-        caption_justify="left",
-    )
-    for one in tuned:
-        (row,) = summarize_methods(one.summaries)
-        point = ", ".join(f"{name}={value}" for name, value in one.point.items())
-        accuracy = format_mean(row.accuracy, row.accuracy_deviation, scale=100)
-        held_out = format_mean(one.validation_accuracy, scale=100)
-        table.add_row(one.method, str(one.tried), point or "–", held_out, accuracy)
-    PlainConsole().print(table)
+    return [*others, ResultColumn("α" if groups == ["all"] else f"α {names}", cells, {})]
 
 
 def _align(lines: Sequence[Sequence[str]]) -> list[str]:

@@ -18,6 +18,7 @@ from fedtaco.errors import InvalidInput, unknown
 from fedtaco.inputs import Batch, tensors_of
 from fedtaco.models import Stack, Unstackable, stack_linear, stack_model
 from fedtaco.processes import can_fork
+from fedtaco.records.formatting import pluralize
 
 MIN_SECONDS_TO_FORK = 1.0
 """Minimum estimated duration of a run, in seconds, for which worker processes are started."""
@@ -56,7 +57,7 @@ class EngineChoice:
         return {**config, "chunk": self.chunk} if self.chunk else config
 
     def __str__(self) -> str:
-        details = [f"stacks of {self.chunk} clients"] if self.chunk else []
+        details = [f"stacks of {pluralize(self.chunk, 'client')}"] if self.chunk else []
         details += [f"{self.workers} worker processes"] if self.workers > 1 else []
         return f"{self.name} ({', '.join(details)}): {self.reason}" if details else f"{self.name}: {self.reason}"
 

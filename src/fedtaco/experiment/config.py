@@ -11,9 +11,10 @@ from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
 from fedtaco.methods import METHODS, Method, check_optimizer
 from fedtaco.models import check_model
-from fedtaco.parameters import Configurable, ParameterValue, domains
+from fedtaco.parameters import Configurable, Domain, ParameterValue, domains
+from fedtaco.records.formatting import pluralize
 from fedtaco.runs.constants import make_optimizer
-from fedtaco.runs.settings import ExperimentConfig, check_settings
+from fedtaco.runs.settings import ExperimentConfig, check_settings, declared
 from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
 
@@ -148,6 +149,14 @@ def relevant_parameters(parameters: Parameters, method: str, detector: str) -> P
     return {name: value for name, value in parameters.items() if name in owners and owners[name] in in_use}
 
 
+def find_domain(name: str, method: str, detector: str) -> Domain:
+    """Return the valid values of a setting, or of a parameter of this method or detector."""
+    if "." not in name:
+        return declared(ExperimentConfig)[name][1].domain
+    owner = _parameter_owners(_classes_in_use([method], detector))[name]
+    return domains(owner)[name.partition(".")[2]]
+
+
 def _classes_in_use(methods: Sequence[str], detector: str) -> list[type[Configurable]]:
     return [*(METHODS.find(name) for name in methods), DETECTORS.find(detector)]
 
@@ -166,7 +175,7 @@ def _check_freeloaders(config: ExperimentConfig) -> None:
         raise InvalidInput("behaviour has no effect without freeloaders; set their number (freeloaders).")
     parsed = parse_behaviour(behaviour)
     if count > clients:
-        raise InvalidInput(f"freeloaders is {count}, but there are only {clients} clients.")
+        raise InvalidInput(f"freeloaders is {count}, but there are only {pluralize(clients, 'client')}.")
     rounds = config["rounds"]
     if count == clients and all(parsed.freeloads(number, rounds) for number in range(1, rounds + 1)):
         raise InvalidInput("Every client is a freeloader, so no client would train; leave at least one honest.")

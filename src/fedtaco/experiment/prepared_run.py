@@ -47,6 +47,8 @@ class PreparedRun:
     """A run that is ready to start."""
 
     partition: PartitionRecord
+    test_samples: int
+    """Number of samples in the test set, of which ``eval_samples`` are evaluated."""
     notes: Sequence[str]
     """Remarks on the partition, for the user."""
     simulator: Simulator
@@ -104,7 +106,7 @@ class PreparedRun:
         )
         counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, partition.notes, simulator, engine)
+        return cls(record, len(data.test), partition.notes, simulator, engine)
 
 
 def prepare_simulator(

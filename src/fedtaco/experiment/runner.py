@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from fedtaco.errors import RunStopped
-from fedtaco.evaluation import OwnMetrics
+from fedtaco.evaluation import OwnMetrics, count_classes
 from fedtaco.experiment.config import resolve_config, to_stored
 from fedtaco.experiment.prepared_run import PreparedRun, build_blank_model
 from fedtaco.files import reading
@@ -163,9 +163,16 @@ def _run(
         stopped = stop
     finally:
         recorder.checkpoint()
-    evaluations = simulator.evaluate_clients(recorder.state) if stopped is None else []
-    notes = {"engine": str(engine), "partition_notes": list(prepared.notes)}
-    result, summary = recorder.finish(simulator.method, simulator.model, stopped, evaluations, **notes)
+    result, summary = recorder.finish(
+        simulator.method,
+        simulator.model,
+        stopped,
+        evaluations=simulator.evaluate_clients(recorder.state) if stopped is None else [],
+        test_counts=[] if simulator.test is None else count_classes(simulator.test),
+        samples=None if simulator.test is None else (len(simulator.test), prepared.test_samples),
+        engine=str(engine),
+        partition_notes=list(prepared.notes),
+    )
     callback.on_run_end(config, summary)
     if stopped is not None:
         raise stopped

@@ -2,16 +2,23 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import check_distinct, check_parameters, relevant_parameters, resolve_config
+from fedtaco.experiment.config import (
+    check_distinct,
+    check_parameters,
+    find_domain,
+    relevant_parameters,
+    resolve_config,
+)
 from fedtaco.methods import METHODS
+from fedtaco.parameters import Domain, value_order
 from fedtaco.randomness import generator
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig, RunOptions, declared
@@ -42,15 +49,46 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class TunedMethod:
-    """The best point of a method, chosen by the mean accuracy on held-out samples."""
+class TrialResult:
+    """The results of a trial."""
 
-    method: str
-    tried: int
-    """Number of points that were tried."""
     point: Point
     validation_accuracy: float
+    """Accuracy on held-out samples after the last round, mean over seeds; a run that diverged counts as 0."""
+    validation_deviation: float | None
+    """Standard deviation over seeds; ``None`` with one seed."""
     summaries: list[dict[str, Any]]
+    """Summaries of the runs, one per seed."""
+
+    @property
+    def diverged(self) -> int:
+        """Number of runs that diverged."""
+        return sum(run["stopped"] is not None for run in self.summaries)
+
+
+@dataclass(frozen=True)
+class TunedMethod:
+    """All trials of a method."""
+
+    method: str
+    trials: list[TrialResult]
+    """One result per point, in numerical order of the values."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences on the choice, such as that the best value is the largest one tried."""
+
+    @property
+    def best(self) -> list[TrialResult]:
+        """The trials with the highest accuracy on held-out samples: several if they are tied, none if all diverged."""
+        running = [trial for trial in self.trials if trial.diverged < len(trial.summaries)]
+        highest = max((trial.validation_accuracy for trial in running), default=0.0)
+        return [trial for trial in running if math.isclose(trial.validation_accuracy, highest, abs_tol=1e-9)]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The results of a sweep."""
+
+    methods: list[TunedMethod]
 
 
 def plan_sweep(
@@ -110,23 +148,47 @@ def plan_sweep(
     return trials
 
 
-def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback) -> list[TunedMethod]:
-    """Run all trials, each run in its own subfolder of ``out``, and return the best trial of each method."""
+def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback) -> Sweep:
+    """Run all trials, each run in its own subfolder of ``out``, and return their results by method."""
     require_folder_for_runs(out)
     runs = [(one, out / trial.folder / f"seed{one['seed']}") for trial in trials for one in trial.configs]
     summaries = iter(run_all(runs, options, callback))
-    results: dict[str, list[TunedMethod]] = {}
+    results: dict[str, list[tuple[Trial, TrialResult]]] = {}
     for trial in trials:
         own = [next(summaries) for _ in trial.configs]
-        name = METHODS.find(trial.method).name
-        results.setdefault(name, []).append(TunedMethod(name, 1, trial.point, _mean_validation_accuracy(own), own))
-    best = [max(tried, key=lambda one: one.validation_accuracy) for tried in results.values()]
-    return [replace(one, tried=len(results[one.method])) for one in best]
+        results.setdefault(trial.method, []).append((trial, _trial_result(trial.point, own)))
+    return Sweep([_tuned_method(method, own) for method, own in results.items()])
 
 
-def _mean_validation_accuracy(summaries: Sequence[Mapping[str, Any]]) -> float:
-    """Return the mean accuracy on held-out samples after the last round; a run that diverged counts as 0."""
-    return fmean(0.0 if run["stopped"] else run["validation_accuracy"] for run in summaries)
+def _trial_result(point: Point, summaries: list[dict[str, Any]]) -> TrialResult:
+    accuracies = [0.0 if run["stopped"] else run["validation_accuracy"] for run in summaries]
+    deviation = stdev(accuracies) if len(accuracies) > 1 else None
+    return TrialResult(point, fmean(accuracies), deviation, summaries)
+
+
+def _tuned_method(method: str, results: Sequence[tuple[Trial, TrialResult]]) -> TunedMethod:
+    trials = sorted((result for _, result in results), key=lambda one: [*map(value_order, one.point.values())])
+    name, detector = METHODS.find(method).name, results[0][0].configs[0]["detector"]
+    tuned = TunedMethod(name, trials)
+    if not tuned.best:
+        return replace(tuned, notes=[f"All runs of {name} diverged."])
+    domains = {varied: find_domain(varied, method, detector) for varied in trials[0].point}
+    notes = (_describe_edge(tuned, varied, domain) for varied, domain in domains.items())
+    return replace(tuned, notes=[note for note in notes if note])
+
+
+def _describe_edge(tuned: TunedMethod, name: str, domain: Domain) -> str | None:
+    """Return a sentence if the best value is at the edge of those tried, although values beyond it are valid."""
+    tried = sorted({trial.point[name] for trial in tuned.trials}, key=value_order)
+    best = {trial.point[name] for trial in tuned.best}
+    if len(tried) == 1 or isinstance(tried[-1], str):
+        return None
+    owner = "" if "." in name else f" for {tuned.method}"
+    if best == {tried[-1]} and tried[-1] != domain.high:
+        return f"{name} = {tried[-1]} is the largest value tried{owner}; try larger ones."
+    if best == {tried[0]} and tried[0] != domain.low:
+        return f"{name} = {tried[0]} is the smallest value tried{owner}; try smaller ones."
+    return None
 
 
 def _points(grid: ParameterGrid, budget: int | None) -> list[Point]:

@@ -20,6 +20,7 @@ from fedtaco.flower.open_round import OpenRound
 from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.parameters import Domain
+from fedtaco.records.formatting import pluralize
 from fedtaco.runs.recorder import Recorder
 from fedtaco.server import FinishedRound, Measure, RunState, Server
 
@@ -80,7 +81,7 @@ class Deployment:
 
     def finish(self, stopped: RunStopped | None) -> None:
         """Write the model of the last recorded round and the summary; ``stopped`` is the error that ended the run."""
-        engine = f"flower, on {self.nodes.capacity} nodes"
+        engine = f"flower, on {pluralize(self.nodes.capacity, 'node')}"
         notes: dict[str, Any] = {"engine": engine, "partition_notes": [], "nodes": self.nodes.nodes}
         self.recorder.finish(self.server.method, self.model, stopped, **notes)
 
@@ -156,9 +157,9 @@ def wait_for_nodes(exchange: Exchange, enough: Callable[[list[int]], bool], want
             return connected
         if monotonic() > deadline:
             raise RunStopped(
-                f"Only {len(connected)} nodes were connected after {exchange.timeout:g} seconds, some of which may not "
-                f"belong to this run; {wanted} are wanted (min_available_nodes). With a checkpoint, start the run "
-                "again to continue it."
+                f"Only {pluralize(len(connected), 'node')} {'was' if len(connected) == 1 else 'were'} connected after "
+                f"{exchange.timeout:g} seconds, perhaps some that do not belong to this run; {wanted} are wanted "
+                "(min_available_nodes). With a checkpoint, start the run again to continue it."
             )
         if monotonic() >= next_log:
             log.info("Waiting for nodes: %d connected, %d wanted.", len(connected), wanted)

@@ -105,7 +105,8 @@ class OpenRound:
     def describe(self) -> str:
         """Return how many replies were used and dropped, for the log."""
         used, dropped = len(self.outcome.results.clients), len(self.outcome.results.dropped)
-        return f"{used} replies used, {dropped} dropped" if dropped else f"{used} replies used"
+        replies = "1 reply" if used == 1 else f"{used} replies"
+        return f"{replies} used, {dropped} dropped" if dropped else f"{replies} used"
 
     def _survey(self, config: ConfigRecord) -> bool:
         """Run the survey phase; return whether any reply could be used."""

@@ -25,6 +25,7 @@ from fedtaco.methods import METHODS, Method, check_optimizer
 from fedtaco.models import FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import PartitionRecord, RunFolder
+from fedtaco.records.formatting import pluralize
 from fedtaco.runs.constants import make_constants, make_optimizer
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
@@ -222,7 +223,7 @@ class FedStrategy(Strategy):
         server = self._server(num_rounds, self._client_count(exchange))
         clients = server.constants.clients
         recorder = Recorder(self.folder, self._config(server), PartitionRecord.unknown(clients), every_round=True)
-        ran_by = {"engine": "flower", "reason": f"on {clients} nodes", "run": secrets.token_hex(8)}
+        ran_by = {"engine": "flower", "reason": f"on {pluralize(clients, 'node')}", "run": secrets.token_hex(8)}
         with recorder.claim(resume=True, overwrite=False):
             initial = server.initial_state(model.vector.clone(), model.buffers.clone())
             memory = self.method.client_memory(initial.server.weights, server.constants)
@@ -256,7 +257,7 @@ class FedStrategy(Strategy):
         deployment = self._running()
         exchange, num_rounds = deployment.exchange, deployment.server.constants.rounds
         messages = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), exchange.grid))
-        log.info("Round %d of %d: %d nodes train.", number, num_rounds, len(messages))
+        log.info("Round %d of %d: training on %s.", number, num_rounds, pluralize(len(messages), "node"))
         _, metrics = self.aggregate_train(number, exchange.replies(messages))
         _store_metrics(result.train_metrics_clientapp, number, metrics)
 

@@ -29,3 +29,12 @@ def format_mean(mean: float | None, deviation: float | None = None, digits: int 
         return "–"
     spread = "" if deviation is None else f" ± {scale * deviation:.{digits}f}"
     return f"{scale * mean:.{digits}f}{spread}"
+
+
+def pluralize(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural.
+
+    >>> pluralize(1, "upload"), pluralize(3000, "upload")
+    ('1 upload', '3,000 uploads')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,16 +8,27 @@ from typing import Any
 import numpy as np
 
 from fedtaco.records.detection_rates import expulsions, freeloader_weight, summarize_detection
+from fedtaco.records.evaluations import ClientEvaluation, summarize_evaluations, worst_tenth
 from fedtaco.records.formatting import format_count
 from fedtaco.records.history import History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
 
 DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
 FAILURE_FRACTION = 0.9
-"""A run whose final accuracy is below this fraction of the target counts as failed (×)."""
+"""A run whose final accuracy is below this fraction of the target is marked."""
+
+UNBALANCED = 0.01
+"""Difference between accuracy and balanced accuracy from which both are shown."""
 
 
-def summarize(history: History, target: float, partition: PartitionRecord) -> dict[str, Any]:
+def summarize(
+    history: History,
+    target: float,
+    partition: PartitionRecord,
+    test_counts: Sequence[int] = (),
+    samples: tuple[int, int] | None = None,
+    evaluations: Sequence[ClientEvaluation] = (),
+) -> dict[str, Any]:
     """Return the figures of a run that ``summary.json`` contains.
 
     Parameters
@@ -28,27 +39,42 @@ def summarize(history: History, target: float, partition: PartitionRecord) -> di
         Test accuracy to which rounds and seconds are counted.
     partition
         Which client holds which labels, and which clients are freeloaders.
+    test_counts
+        Number of evaluated test samples of each class; empty if unknown.
+    samples
+        Number of evaluated test samples, and of all; ``None`` if unknown.
+    evaluations
+        The final model on each client's own samples.
     """
     accuracies = [record.accuracy for record in history if record.accuracy is not None]
-    chosen = _best_by_validation(history)
+    chosen, last = _best_by_validation(history), history.last_evaluated
+    by_client = None if last is None else client_accuracies(last, partition)
     return {
         "rounds": len(history),
+        "evaluated_samples": samples and samples[0],
+        "test_samples": samples and samples[1],
         "final_accuracy": history.final_accuracy,
+        "majority_share": max(test_counts) / sum(test_counts) if test_counts else None,
+        "predicts_one_class": last is not None and predicts_one_class(last, test_counts),
+        "balanced_accuracy": None if last is None else last.balanced_accuracy,
+        "metrics": {} if last is None else dict(last.metrics),
         "best_accuracy": max(accuracies, default=None),
         "last_five_accuracy": fmean(accuracies[-5:]) if accuracies else None,
-        "output_accuracy": history.rounds[-1].output_accuracy if history.rounds else None,
-        "validation_accuracy": history.rounds[-1].validation_accuracy if history.rounds else None,
+        "output_accuracy": None if last is None else last.output_accuracy,
+        "validation_accuracy": None if last is None else last.validation_accuracy,
         "chosen_round": None if chosen is None else chosen.round,
         "chosen_validation_accuracy": None if chosen is None else chosen.validation_accuracy,
         "chosen_accuracy": None if chosen is None else chosen.accuracy,
-        "worst_tenth_accuracy": worst_tenth(client_accuracies(history.rounds[-1], partition))
-        if history.rounds
-        else None,
+        "worst_tenth_accuracy": worst_tenth(by_client) if by_client else None,
+        "client_evaluation": summarize_evaluations(evaluations),
+        "training_loss": history.rounds[-1].training_loss if history.rounds else None,
         "target": target,
         "rounds_to_target": history.rounds_to(target),
+        "rounds_to_target_is_upper_bound": history.is_upper_bound(target),
         "seconds_to_target": history.seconds_to(target),
         "client_seconds": history.client_seconds[-1] if history.is_timed else None,
         "wall_seconds": sum(record.wall_seconds for record in history),
+        "evaluation_seconds": sum(record.evaluation_seconds or 0.0 for record in history),
         "alpha": mean_alpha(history, partition.kinds),
         "dropped_uploads": sum(len(record.dropped) for record in history),
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
@@ -60,6 +86,25 @@ def _best_by_validation(history: History) -> RoundRecord | None:
     """Return the first round with the best validation accuracy; ``None`` if nothing was held out."""
     validated = [record for record in history if record.validation_accuracy is not None]
     return max(validated, key=lambda record: record.validation_accuracy or 0.0, default=None)
+
+
+def predicts_one_class(record: RoundRecord, test_counts: Sequence[int] = ()) -> bool:
+    """Return whether a model predicts the same class for all test samples.
+
+    Then one class has an accuracy of 1 and all others 0. If the accuracy of each class is not known, the accuracy must
+    equal the share of the most frequent class to within one sample.
+
+    >>> predicts_one_class(RoundRecord(1, 0.7, 1.0, None, 1.0, class_accuracy=[0.0, 1.0, None]))
+    True
+    >>> predicts_one_class(RoundRecord(1, 0.7, 1.0, None, 1.0), test_counts=[30, 70])
+    True
+    """
+    if record.class_accuracy is not None:
+        known = sorted(value for value in record.class_accuracy if value is not None)
+        return len(known) > 1 and known[-1] == 1 and not any(known[:-1])
+    if record.accuracy is None or not test_counts:
+        return False
+    return abs(record.accuracy * sum(test_counts) - max(test_counts)) <= 1
 
 
 def client_accuracies(record: RoundRecord, partition: PartitionRecord) -> list[float] | None:
@@ -74,15 +119,6 @@ def client_accuracies(record: RoundRecord, partition: PartitionRecord) -> list[f
     honest = [client for client in range(len(partition.label_counts)) if client not in partition.freeloaders]
     counts = partition.label_counts[np.ix_(honest, columns)]
     return [float(own @ values / own.sum()) for own in counts if own.sum() > 0]
-
-
-def worst_tenth(accuracies: Sequence[float] | None) -> float | None:
-    """Return the mean over the tenth of the clients (at least one) with the lowest accuracy.
-
-    >>> worst_tenth([0.9, 0.1, 0.5])
-    0.1
-    """
-    return fmean(sorted(accuracies)[: max(1, len(accuracies) // 10)]) if accuracies else None
 
 
 def mean_alpha(history: History, kinds: Sequence[str]) -> dict[str, float]:
@@ -103,8 +139,10 @@ class MethodSummary:
     seeds: int
     accuracy: float | None
     accuracy_deviation: float | None
-    rounds_to_target: str
-    """A mean; ``N+`` if a seed did not reach the target in N rounds, ``×`` if one failed, ``–`` without a test set."""
+    rounds_to_target: float | None
+    """Mean over seeds; ``None`` if a seed diverged or did not reach the target."""
+    rounds: int | None
+    """Number of rounds of the longest run; ``None`` if all runs are unfinished."""
     client_seconds: float | None
     """Compute time of the slowest clients, mean over seeds; ``None`` if not measured, as with ``batched``."""
     worst_tenth_accuracy: float | None
@@ -113,17 +151,60 @@ class MethodSummary:
     """Accuracy of the model that the method returns, if that is not the global model (TACO's z)."""
     stopped: int
     """Number of seeds that diverged; they are not part of the means of accuracy and seconds."""
+    ended_low: int
+    """Number of other seeds that ended below nine tenths of the target."""
+    one_class: int
+    """Number of other seeds whose model predicts the same class for all test samples."""
     dropped_uploads: int
     freeloaders: int
     caught: int
     """Number of freeloaders that were expelled."""
     honest_expelled: int
     """Number of honest clients that were expelled."""
+    balanced_accuracy: float | None = None
+    """Mean of the accuracies of the classes."""
+    majority_share: float | None = None
+    """Share of the most frequent class in the test set: the accuracy of always predicting it."""
+    samples: tuple[int, int] | None = None
+    """Number of test samples that were evaluated, and of all; ``None`` if all were evaluated."""
+    own_accuracy: float | None = None
+    """Accuracy of the final model on clients' own held-out samples, mean over clients."""
+    own_worst_tenth: float | None = None
+    tuned_accuracy: float | None = None
+    """The same after fine-tuning for each client."""
+    tuned_worst_tenth: float | None = None
+    is_upper_bound: bool = False
+    """Whether a seed may have reached the target before, in a round without evaluation."""
+
+    @property
+    def rounds_mark(self) -> str:
+        """Rounds to the target, as tables show them.
+
+        A mean, after ``≤`` if it is an upper bound; ``N+`` if a seed did not reach the target in N rounds, followed by
+        ``↓`` if one ended below nine tenths of it; ``×`` if a seed diverged, and ``–`` without a test set.
+        """
+        if self.stopped:
+            return "×"
+        low = "↓" if self.ended_low else ""
+        if self.rounds_to_target is not None:
+            return f"{'≤ ' if self.is_upper_bound else ''}{format_count(self.rounds_to_target)}{low}"
+        return "–" if self.accuracy is None or self.rounds is None else f"{self.rounds}+{low}"
+
+    @property
+    def paper_mark(self) -> str:
+        """Rounds to the target, as the paper's tables show them: ``×`` also if a seed ended far below the target."""
+        return "×" if self.ended_low else self.rounds_mark
 
     @property
     def reached_target(self) -> bool:
-        """Whether every seed reached the target."""
-        return self.rounds_to_target[-1].isdecimal()
+        """Whether every seed reached the target, and none ended far below it."""
+        return self.rounds_to_target is not None and not self.ended_low
+
+
+def is_unbalanced(row: MethodSummary) -> bool:
+    """Return whether accuracy and balanced accuracy differ by a percentage point or more."""
+    accuracy, balanced = row.accuracy, row.balanced_accuracy
+    return accuracy is not None and balanced is not None and abs(accuracy - balanced) >= UNBALANCED
 
 
 def summarize_methods(summaries: Sequence[Mapping[str, Any]]) -> list[MethodSummary]:
@@ -143,12 +224,23 @@ def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSumma
         seeds=len(runs),
         accuracy=fmean(accuracies) if accuracies else None,
         accuracy_deviation=stdev(accuracies) if len(accuracies) > 1 else None,
-        rounds_to_target=_rounds_to_target(runs),
+        balanced_accuracy=_mean([run["balanced_accuracy"] for run in finished]),
+        majority_share=_mean([run["majority_share"] for run in runs]),
+        samples=next((counts for run in runs if (counts := _subsample(run)) is not None), None),
+        own_accuracy=_own_accuracy(finished, "accuracy", "mean"),
+        own_worst_tenth=_own_accuracy(finished, "accuracy", "worst_tenth"),
+        tuned_accuracy=_own_accuracy(finished, "tuned_accuracy", "mean"),
+        tuned_worst_tenth=_own_accuracy(finished, "tuned_accuracy", "worst_tenth"),
+        rounds_to_target=_mean_rounds(runs),
+        is_upper_bound=any(run["rounds_to_target_is_upper_bound"] for run in runs),
+        rounds=max(run["rounds"] for run in runs),
         client_seconds=_mean([run["client_seconds"] for run in finished]),
         worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
         alpha={group: fmean(run["alpha"][group] for run in runs if group in run["alpha"]) for group in sorted(groups)},
         output_accuracy=_mean([run["output_accuracy"] for run in finished]),
         stopped=len(runs) - len(finished),
+        ended_low=sum(map(_ended_low, finished)),
+        one_class=sum(run.get("predicts_one_class", False) for run in finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),
         **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS},
     )
@@ -159,16 +251,20 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _failed(run: Mapping[str, Any]) -> bool:
+def _subsample(run: Mapping[str, Any]) -> tuple[int, int] | None:
+    evaluated, test_samples = run["evaluated_samples"], run["test_samples"]
+    return None if evaluated is None or evaluated == test_samples else (evaluated, test_samples)
+
+
+def _own_accuracy(runs: Sequence[Mapping[str, Any]], model: str, figure: str) -> float | None:
+    """Return a figure of the evaluations on clients' own samples, mean over runs."""
+    return _mean([((run["client_evaluation"] or {}).get(model) or {}).get(figure) for run in runs])
+
+
+def _mean_rounds(runs: Sequence[Mapping[str, Any]]) -> float | None:
+    rounds = [None if run["stopped"] else run["rounds_to_target"] for run in runs]
+    return None if None in rounds else _mean(rounds)
+
+
+def _ended_low(run: Mapping[str, Any]) -> bool:
     return run["final_accuracy"] is not None and run["final_accuracy"] < FAILURE_FRACTION * run["target"]
-
-
-def _rounds_to_target(runs: list[Mapping[str, Any]]) -> str:
-    if any(run["stopped"] is not None or _failed(run) for run in runs):
-        return "×"
-    if all(run["final_accuracy"] is None for run in runs):
-        return "–"
-    reached = [run["rounds_to_target"] for run in runs]
-    if None in reached:
-        return f"{max(run['rounds'] for run in runs)}+"
-    return format_count(fmean(reached))

@@ -1,4 +1,4 @@
-"""The data that page.js draws: accuracy curves of methods, label maps of partitions and heat maps of runs."""
+"""The data that the page's script draws: curves of methods, label maps of partitions and heat maps of runs."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fedtaco.records.formatting import pluralize
 from fedtaco.report.heatmap import ColumnBins, Floats, rounded
-from fedtaco.report.run_reader import MEASURES, RunData
+from fedtaco.report.measures import MEASURES
+from fedtaco.report.run_reader import RunData
 from fedtaco.report.runs_by_method import MethodRuns
 
 POINTS = 500
@@ -20,22 +22,22 @@ def is_timed(method: MethodRuns) -> bool:
 
 
 def build_curves(method: MethodRuns) -> dict[str, Any]:
-    """Return a curve for each of :data:`MEASURES` that was measured.
+    """Return a curve for each measure that was recorded.
 
-    For each point, it contains the round, the client seconds (if measured), the mean, lowest and highest accuracy
-    over the seeds that reached the round, and their number.
+    For each point, it contains the round, the client seconds (if measured), the mean, lowest and highest value over the
+    seeds that reached the round, and their number.
     """
     seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
     curves = {}
     for measure in MEASURES:
-        columns = [run.measures[measure] for run in method.runs]
+        columns = [run.measures[measure.name] for run in method.runs]
         mean = over_seeds(np.nanmean, columns)
         known = np.flatnonzero(np.isfinite(mean))
         if len(known) == 0:
             continue
         points = known[np.unique(np.linspace(0, len(known) - 1, POINTS).round().astype(int))]
         low, high = (over_seeds(function, columns) for function in (np.nanmin, np.nanmax))
-        curves[measure] = {
+        curves[measure.name] = {
             "rounds": (points + 1).tolist(),
             "seconds": None if seconds is None else rounded(seconds[points]),
             "mean": rounded(mean[points]),
@@ -69,7 +71,7 @@ def _label_map(run: RunData) -> dict[str, Any]:
     labels = ColumnBins(counts.shape[1], run.heat.columns.limit)
     means = np.add.reduceat(rows.average(counts), labels.starts, axis=1)
     return {
-        "name": f"{run.config['partition']}, {len(counts):,} clients, seed {run.seed}",
+        "name": f"{run.config['partition']}, {pluralize(len(counts), 'client')}, seed {run.seed}",
         "clients": len(counts),
         "rows": rows.names,
         "groups": rows.groups,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedtaco.report.legend import pluralize
+from fedtaco.records.formatting import pluralize
 from fedtaco.report.run_reader import RunData
 from fedtaco.report.runs_by_method import MethodRuns
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fedtaco.records.formatting import format_mean
-from fedtaco.records.summary import MethodSummary
+from fedtaco.records.formatting import format_mean, pluralize
+from fedtaco.records.summary import MethodSummary, is_unbalanced
 
 
 def explain_results(
@@ -31,11 +31,12 @@ def explain_results(
     list of str
         One sentence per column, mark and method with events; only what the table shows is explained.
     """
-    marks = {row.rounds_to_target for row in summaries}
+    marks = " ".join(row.rounds_mark for row in summaries)
     groups = {group for row in summaries for group in row.alpha}
     timed = any(row.client_seconds is not None for row in summaries)
     seeds = max((row.seeds for row in summaries), default=0)
     over_seeds = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    partly = any(0 < row.stopped < row.seeds for row in summaries)
     last = "the last round" if rounds is None else pluralize(rounds, "round")
     sentences = {
         f"Final accuracy: on the test set in %, after {last}{over_seeds}.": True,
@@ -43,8 +44,10 @@ def explain_results(
         "confidence interval of its mean in brackets.": reference is not None,
         "Worst tenth: mean accuracy of the tenth of the clients with the lowest accuracy, each by its own mix of "
         "labels.": True,
-        "N+: the target was not reached within N rounds.": any(mark.endswith("+") for mark in marks),
-        "×: a run diverged, or ended below nine tenths of the target.": "×" in marks,
+        "N+: the target was not reached within N rounds.": "+" in marks,
+        "≤ N: not every round was evaluated, so that the target may have been reached before.": "≤" in marks,
+        "↓: a run ended below nine tenths of the target.": "↓" in marks,
+        f"×: a run diverged or could not continue{'; it is not in the means' if partly else ''}.": "×" in marks,
         "Client seconds: compute time of each round's slowest client, summed over rounds; they are comparable only if "
         "runs do not compete for the processor, as with --engine serial.": timed,
         "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload agrees with the "
@@ -52,12 +55,22 @@ def explain_results(
         "A, B, C: groups of clients, from few labels (A) to many (C).": groups >= {"A", "B", "C"},
     }
     events = [f"{row.method}: {'; '.join(own)}." for row in summaries if (own := list(_events(row)))]
-    return [*(text for text, applies in sentences.items() if applies), *events, *sorted(set(partition_notes))]
+    explained = [text for text, applies in sentences.items() if applies]
+    return [*explained, *_samples(summaries), *_balanced(summaries), *events, *sorted(set(partition_notes))]
+
+
+def _samples(summaries: Sequence[MethodSummary]) -> Iterator[str]:
+    for evaluated, test_samples in sorted({row.samples for row in summaries if row.samples is not None}):
+        yield f"Accuracy is measured on {evaluated:,} of the {test_samples:,} test samples."
 
 
 def _events(row: MethodSummary) -> Iterator[str]:
-    if 0 < row.stopped < row.seeds:
-        yield f"{row.stopped} of {row.seeds} seeds diverged (excluded from the means)"
+    if row.own_accuracy is not None:
+        tuned = ""
+        if row.tuned_accuracy is not None:
+            tuned = f", after fine-tuning {_own_accuracy(row.tuned_accuracy, row.tuned_worst_tenth)}"
+        own = _own_accuracy(row.own_accuracy, row.own_worst_tenth)
+        yield f"on the clients' own held-out samples, the mean accuracy is {own}{tuned}"
     if row.output_accuracy is not None:
         yield f"its output model z has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
     if row.freeloaders:
@@ -69,14 +82,20 @@ def _events(row: MethodSummary) -> Iterator[str]:
         yield f"{pluralize(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
 
 
+def _own_accuracy(mean: float, worst: float | None) -> str:
+    return f"{format_mean(mean, scale=100)} % (worst tenth {format_mean(worst, scale=100)} %)"
+
+
+def _balanced(summaries: Sequence[MethodSummary]) -> Iterator[str]:
+    """State balanced accuracies and the accuracy of a constant prediction, if classes differ much in size."""
+    if not any(is_unbalanced(row) for row in summaries):
+        return
+    rows = [row for row in summaries if row.balanced_accuracy is not None]
+    means = ", ".join(f"{row.method} {format_mean(row.balanced_accuracy, scale=100)} %" for row in rows)
+    yield f"Balanced accuracy, the mean over classes: {means}."
+    for share in sorted({row.majority_share for row in rows if row.majority_share is not None})[:1]:
+        yield f"Always predicting the most frequent class would give an accuracy of {format_mean(share, scale=100)} %."
+
+
 def _was(number: int) -> str:
     return "was" if number == 1 else "were"
-
-
-def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural.
-
-    >>> pluralize(1, "upload"), pluralize(3000, "upload")
-    ('1 upload', '3,000 uploads')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

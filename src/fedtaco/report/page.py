@@ -5,63 +5,22 @@ import re
 from collections.abc import Sequence
 from html import escape
 from importlib import metadata, resources
-from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput
-from fedtaco.files import replacing, writing
-from fedtaco.records import RunFolder
-from fedtaco.records.formatting import format_mean
+from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary
 from fedtaco.report.events import Event
-from fedtaco.report.legend import pluralize
-from fedtaco.report.page_data import PageData, ReportProgress, build_page_data
-from fedtaco.report.results import build_columns
+from fedtaco.report.page_data import PageData
 
 LISTED = 200
 """Maximum number of expulsions or dropped uploads listed for a run."""
 UNFOLDED = 12
 """Maximum number of expulsions or dropped uploads that are shown unfolded."""
-EMBEDDED = ("target", "methods", "quantities", "runs", "partitions")
-"""Entries of the page data that are embedded in the page as JSON, for page.js."""
-
-
-def write_report(folders: Sequence[RunFolder], out: Path, on_progress: ReportProgress = lambda *_: None) -> None:
-    """Write a report as one HTML file.
-
-    Parameters
-    ----------
-    folders
-        Runs of one dataset, finished or not.
-    out
-        File to write; an existing one is replaced, unless it is a link or a special file.
-    on_progress
-        Called with the number of rounds read so far and the total number of rounds.
-
-    Raises
-    ------
-    InvalidInput
-        If plotly is not installed, a run cannot be read, runs are of several datasets, or the file cannot be
-        written.
-    """
-    check_output_file(out)
-    library, version = _plotly()
-    page = render(build_page_data(folders, on_progress), library, version)
-    with writing(out), replacing(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-
-
-def check_output_file(out: Path) -> None:
-    """Raise InvalidInput if a file cannot be written at ``out``, or would replace something else than a file."""
-    with writing(out):
-        if not out.parent.is_dir():
-            raise InvalidInput(f"out is '{out}', but there is no folder {out.parent}.")
-        if out.is_symlink():
-            raise InvalidInput(f"out is '{out}', which is a symbolic link; name the file that it refers to.")
-        if out.is_dir():
-            raise InvalidInput(f"out is '{out}', which is a folder; name a file, such as {out / 'report.html'}.")
-        if out.exists() and not out.is_file():
-            raise InvalidInput(f"out is '{out}', which is a device or another special file; name another file.")
+SCRIPTS = ("page_theme.js", "page_curves.js", "page_heatmaps.js", "page.js")
+"""The parts of the page's script, in order."""
+EMBEDDED = ("colours", "target", "measures", "methods", "tables", "quantities", "runs", "partitions")
+"""Entries of the page data that are embedded in the page as JSON, for the script."""
 
 
 def render(data: PageData, library: str, version: str) -> str:
@@ -69,16 +28,16 @@ def render(data: PageData, library: str, version: str) -> str:
     parts = {
         "style": _read_asset("page.css"),
         "plotly": library,
-        "script": _read_asset("page.js"),
+        "script": "\n".join(map(_read_asset, SCRIPTS)),
         "data": embedded_json({name: data[name] for name in EMBEDDED}),
         "title": escape(f"{data['dataset']}: {pluralize(len(data['methods']), 'method')}"),
         "dataset": escape(data["dataset"]),
-        "summary": _summary(data),
+        "headline": escape(" ".join(data["results"].headline)),
+        "facts": escape(_facts(data)),
         "methods": "\n".join(_button(index, method["name"]) for index, method in enumerate(data["methods"])),
-        "measure": "" if any("validation_accuracy" in method["curves"] for method in data["methods"]) else "hidden",
+        "several": "" if len(data["methods"]) > 1 else "hidden",
         "finals": escape(_final_accuracies(data)),
         "banded": "" if data["seeds"] > 1 else "hidden",
-        "timed": "" if data["timed"] else "hidden",
         "untimed": "hidden" if data["timed"] else "",
         "results": _results(data),
         "legend": _list(data["legend"]),
@@ -102,7 +61,8 @@ def embedded_json(data: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _plotly() -> tuple[str, str]:
+def read_plotly() -> tuple[str, str]:
+    """Return the source code of plotly.js and its version; raise InvalidInput if plotly is not installed."""
     try:
         from plotly.offline import get_plotlyjs, get_plotlyjs_version
     except ImportError as error:
@@ -117,20 +77,15 @@ def _read_asset(name: str) -> str:
 # The top of the page
 
 
-def _summary(data: PageData) -> str:
+def _facts(data: PageData) -> str:
     facts = [pluralize(data["rounds"], "round"), pluralize(data["seeds"], "seed")]
     facts += [pluralize(data["clients"], "client")] if data["clients"] else []
     facts += [f"partition {data['partition']}"] if data["partition"] else []
-    text = f"{escape(', '.join(facts))}."
-    best = max(_tested(data), key=lambda row: row.accuracy or 0.0, default=None)
-    if best is None:
-        return text
-    place = "highest, " if len(data["results"]) > 1 else ""
-    return f"<strong>{escape(best.method)}</strong> ends {place}at {_accuracy(best)} test accuracy. {text}"
+    return ", ".join(facts)
 
 
 def _tested(data: PageData) -> list[MethodSummary]:
-    return [row.summary for row in data["results"] if row.summary.accuracy is not None]
+    return [row.summary for row in data["results"].rows if row.summary.accuracy is not None]
 
 
 def _accuracy(row: MethodSummary) -> str:
@@ -144,15 +99,14 @@ def _button(index: int, name: str) -> str:
 def _final_accuracies(data: PageData) -> str:
     """Return a description of the line charts for screen readers."""
     last = [f"{row.method} {_accuracy(row)}" for row in _tested(data)]
-    return f"Line chart, one line per method; after the last round: {', '.join(last)}."
+    return f"After the last round: {', '.join(last)}" if last else "No results yet"
 
 
 # Tables
 
 
 def _results(data: PageData) -> str:
-    columns = build_columns(data["results"], data["target"], data["reference"])
-    names = [f"{row.summary.method} ({row.status})" if row.status else row.summary.method for row in data["results"]]
+    names, columns = [row.name for row in data["results"].rows], data["results"].columns
     cells = [[cell if cell == "–" else f"{cell} {column.unit}".strip() for cell in column.cells] for column in columns]
     head = ["method", *(column.title for column in columns)]
     return _table(head, list(zip(names, *cells, strict=True)), keyed=True)

@@ -1,26 +1,22 @@
 """Collect everything that a report shows, as plain data of bounded size."""
 
-import math
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-from fedtaco.errors import InvalidInput
 from fedtaco.records import QUANTITIES, RunFolder
+from fedtaco.records.formatting import pluralize
 from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
+from fedtaco.report.colours import ON_DARK, ON_LIGHT
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
-from fedtaco.report.results import build_rows
-from fedtaco.report.run_reader import RunData, read_run
+from fedtaco.report.measures import MEASURES
+from fedtaco.report.results import build_run_results
+from fedtaco.report.run_reader import ReportProgress, RunData, read_runs
 from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
-
-SIDE = 120
-"""Maximum number of rows and columns of a heat map."""
-CELLS = 25 * SIDE**2
-"""Maximum number of cells in all heat maps together; with more runs, each heat map has fewer cells."""
+from fedtaco.report.table_formats import format_table, results_table
 
 PageData = dict[str, Any]
-ReportProgress = Callable[[int, int], None]
-"""Function that is called with the number of rounds read so far and the total number of rounds."""
 
 
 def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = lambda *_: None) -> PageData:
@@ -38,28 +34,34 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     InvalidInput
         If a run cannot be read, or runs are of several datasets.
     """
-    runs = _read_runs(folders, on_progress)
+    runs = read_runs(folders, on_progress)
     methods = group_by_method(runs)
     ordered = [(index, method, run) for index, method in enumerate(methods) for run in method.runs]
     settings = [run.settings for run in runs]
     varied = varying_settings(settings)
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
-    results, reference = build_rows(methods)
+    results = build_run_results(methods)
+    table = results_table(results)
     notes = [note for run in runs for note in run.summary["partition_notes"]]
     return {
         "dataset": runs[0].config["dataset"],
-        "target": common.get("target"),
+        "target": results.target,
         "rounds": max(run.rounds for run in runs),
         "seeds": max(len(method.runs) for method in methods),
         "clients": common.get("clients"),
         "partition": common.get("partition"),
+        "colours": {"light": ON_LIGHT, "dark": ON_DARK},
+        "measures": [dataclasses.asdict(measure) for measure in MEASURES],
         "methods": [{"name": method.name, "curves": build_curves(method)} for method in methods],
         "timed": any(is_timed(method) for method in methods),
         "results": results,
-        "reference": reference,
+        "tables": {suffix: format_table(table, name) for suffix, name in (("csv", "csv"), ("tex", "latex"))},
         "legend": explain_results(
-            [row.summary for row in results], rounds=common.get("rounds"), reference=reference, partition_notes=notes
+            [row.summary for row in results.rows],
+            rounds=common.get("rounds"),
+            reference=results.reference,
+            partition_notes=notes,
         ),
         "quantities": [
             {"name": one.name, "symbol": one.symbol, "title": one.title, "scale": one.scale} for one in QUANTITIES
@@ -74,26 +76,6 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     }
 
 
-def _read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> list[RunData]:
-    distinct = {folder.path.resolve(): folder for folder in folders}.values()
-    configs = [folder.config() for folder in distinct]
-    datasets = sorted({str(config.get("dataset")) for config in configs})
-    if len(datasets) > 1:
-        raise InvalidInput(
-            f"The runs are of the datasets {', '.join(datasets)}; a report shows one: name the runs of one dataset."
-        )
-    side = max(SIDE // 5, min(SIDE, math.isqrt(CELLS // len(configs))))
-    total = sum(config.get("rounds", 0) for config in configs)
-    runs: list[RunData] = []
-
-    def advance(latest_round: int) -> None:
-        on_progress(sum(run.config["rounds"] for run in runs) + latest_round, total)
-
-    for folder in distinct:
-        runs.append(read_run(folder, side, advance))
-    return runs
-
-
 def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
     """Return the settings that are not common to all methods, with the engines and the state of the runs."""
     own = method.runs[0].settings
@@ -104,14 +86,14 @@ def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
         "seeds": ", ".join(str(run.seed) for run in method.runs),
         "other settings": ", ".join(f"{name}={format_setting(own[name])}" for name in own if name not in common) or "–",
         "engine": "; ".join(engines),
-        "state": " ".join([method.status or "finished", *stops]),
+        "state": "; ".join([method.status or "finished", *stops]),
     }
 
 
 def _engine(run: RunData) -> str:
     ran_by = run.config.get("ran_by", {})
     name, reason = ran_by.get("engine", run.config.get("engine", "unknown")), ran_by.get("reason")
-    stacks = f" (stacks of {ran_by['chunk']} clients)" if "chunk" in ran_by else ""
+    stacks = f" (stacks of {pluralize(ran_by['chunk'], 'client')})" if "chunk" in ran_by else ""
     return f"{name}{stacks}: {reason}" if reason else f"{name}{stacks}"
 
 

@@ -1,31 +1,21 @@
-"""The results table, with one row per method, for both the HTML page and the terminal.
+"""The results table, with one row per method: the page, the terminal and all file formats show these columns."""
 
-Methods are compared seed by seed, since runs with the same seed have the same partition, initial weights and batches.
-"""
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
-from statistics import fmean, stdev
 from typing import Any
 
 from fedtaco.records.formatting import format_mean, format_target
-from fedtaco.records.summary import MethodSummary, summarize_methods
+from fedtaco.records.summary import MethodSummary, is_unbalanced, summarize_methods
+from fedtaco.report.differences import Difference, paired_differences
+from fedtaco.report.headline import describe_results
 from fedtaco.report.runs_by_method import MethodRuns
 
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A mean difference with its confidence interval, as fractions; ``str`` formats them in percentage points."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+CellValue = float | str | None
+"""An unformatted value; ``None`` if it is not available."""
+BALANCED = "balanced accuracy"
+"""Title of a column that is left out where space is short; the legend contains it too."""
 
 
 @dataclass(frozen=True)
@@ -39,27 +29,84 @@ class ResultRow:
     status: str = ""
     """Which runs are unfinished or stopped early; empty if none."""
 
+    @property
+    def name(self) -> str:
+        """The method, with the state of its runs."""
+        return f"{self.summary.method} ({self.status})" if self.status else self.summary.method
+
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """A column of the results table, with one formatted cell per row."""
+    """A column of the results table."""
 
     title: str
     cells: list[str]
+    """One formatted cell per row."""
+    values: dict[str, list[CellValue]]
+    """The same, unformatted: one list per number in a cell, by name; accuracies are fractions."""
     unit: str = ""
 
 
-def build_rows(methods: Sequence[MethodRuns]) -> tuple[list[ResultRow], str | None]:
-    """Return one row per method, and the reference method they are compared with.
+@dataclass(frozen=True)
+class ResultsTable:
+    """The results of several methods."""
 
-    The reference is FedAvg, or the first method if FedAvg is not among them; ``None`` if no method has
-    two finished seeds in common with it.
+    rows: list[ResultRow]
+    reference: str | None
+    """Method that the others are compared with; ``None`` if none has two finished seeds in common with it."""
+    target: float | None
+    """Test accuracy to which rounds are counted; ``None`` if it differs between runs."""
+    headline: list[str]
+    """What the results show, in a few sentences."""
+
+    @property
+    def columns(self) -> list[ResultColumn]:
+        """The columns, without the name of the method."""
+        summaries = [row.summary for row in self.rows]
+        columns = [_accuracy_column(summaries)]
+        if any(map(is_unbalanced, summaries)):
+            columns.append(_balanced_column(summaries))
+        if self.reference is not None:
+            columns.append(_difference_column(self.rows, self.reference))
+        columns += [_worst_tenth_column(summaries), _rounds_column(summaries, self.target)]
+        if any(row.client_seconds is not None for row in summaries):
+            columns.append(_seconds_column(summaries))
+        groups = sorted({group for row in summaries for group in row.alpha})
+        return [*columns, *(_alpha_column(summaries, group) for group in groups)]
+
+
+def build_results(summaries: Sequence[Mapping[str, Any]]) -> ResultsTable:
+    """Return the results of runs that have ended, with one row per method.
+
+    Parameters
+    ----------
+    summaries
+        Summaries of runs with one target, at least one.
+
+    Returns
+    -------
+    ResultsTable
+        Methods are compared with FedAvg, or with the first method if FedAvg is not among them.
     """
+    methods = summarize_methods(summaries)
+    names = [method.method for method in methods]
+    reference = "fedavg" if "fedavg" in names else names[0]
+    differences = paired_differences(summaries, reference)
+    rows = [ResultRow(method, differences.get(method.method)) for method in methods]
+    headline = describe_results(methods, summaries)
+    return ResultsTable(rows, reference if differences else None, summaries[0]["target"], headline)
+
+
+def build_run_results(methods: Sequence[MethodRuns]) -> ResultsTable:
+    """Return the results of recorded runs, finished or not, with one row per method and its settings."""
     reference = next((method for method in methods if method.runs[0].config["method"] == "fedavg"), methods[0]).name
     finished = [{**run.summary, "method": method.name} for method in methods for run in method.runs if run.is_finished]
     differences = paired_differences(finished, reference)
     rows = [ResultRow(_summary(method), differences.get(method.name), method.status) for method in methods]
-    return rows, reference if differences else None
+    headline = describe_results(summarize_methods(finished), finished)
+    targets = {run.config["target"] for method in methods for run in method.runs}
+    target = targets.pop() if len(targets) == 1 else None
+    return ResultsTable(rows, reference if differences else None, target, headline)
 
 
 def _summary(method: MethodRuns) -> MethodSummary:
@@ -67,76 +114,57 @@ def _summary(method: MethodRuns) -> MethodSummary:
     started = [run for run in method.runs if run.summary["final_accuracy"] is not None]
     runs = finished or started or method.runs
     (summary,) = summarize_methods([{**run.summary, "method": method.name} for run in runs])
-    return summary if finished or summary.reached_target else replace(summary, rounds_to_target="–")
+    return summary if finished else replace(summary, rounds=None, ended_low=0, one_class=0)
 
 
-def build_columns(rows: Sequence[ResultRow], target: float | None, reference: str | None) -> list[ResultColumn]:
-    """Return the columns of the results table, without the name of the method.
-
-    Parameters
-    ----------
-    rows
-        The methods.
-    target
-        Test accuracy to which rounds are counted; ``None`` if it differs between runs.
-    reference
-        Method that the others are compared with; ``None`` omits the column.
-    """
-    summaries = [row.summary for row in rows]
-    groups = sorted({group for row in summaries for group in row.alpha})
-    accuracies = [format_mean(row.accuracy, row.accuracy_deviation, scale=100) for row in summaries]
-    worst = [format_mean(row.worst_tenth_accuracy, scale=100) for row in summaries]
-    columns = [ResultColumn("final accuracy", accuracies, "%")]
-    if reference is not None:
-        differences = [str(row.difference or "–").replace("-", "−") for row in rows]
-        columns.append(ResultColumn(f"difference to {reference}", differences))
-    columns.append(ResultColumn("worst tenth", worst, "%"))
-    rounds = f"rounds to {'target' if target is None else format_target(target)}"
-    columns.append(ResultColumn(rounds, [row.rounds_to_target for row in summaries]))
-    if any(row.client_seconds is not None for row in summaries):
-        columns.append(ResultColumn("client seconds", [format_mean(row.client_seconds, digits=2) for row in summaries]))
-    for group in groups:
-        columns.append(ResultColumn(f"α {group}", [format_mean(row.alpha.get(group), digits=2) for row in summaries]))
-    return columns
+def _accuracy_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
+    cells = [format_mean(row.accuracy, row.accuracy_deviation, scale=100) for row in summaries]
+    values: dict[str, list[CellValue]] = {
+        "final_accuracy": [row.accuracy for row in summaries],
+        "final_accuracy_deviation": [row.accuracy_deviation for row in summaries],
+    }
+    return ResultColumn("final accuracy", cells, values, "%")
 
 
-def paired_differences(summaries: Sequence[Mapping[str, Any]], reference: str) -> dict[str, Difference]:
-    """Compare the final accuracy of each method with that of a reference method, seed by seed.
-
-    Parameters
-    ----------
-    summaries
-        Summaries of finished runs; those of diverged runs are ignored.
-    reference
-        Method whose accuracy is subtracted.
-
-    Returns
-    -------
-    dict
-        The difference of each method that has at least two seeds in common with the reference.
-    """
-    by_method: dict[str, dict[int, float]] = {}
-    for run in summaries:
-        accuracies = by_method.setdefault(run["method"], {})
-        if run["stopped"] is None and run["final_accuracy"] is not None:
-            accuracies[run["seed"]] = run["final_accuracy"]
-    base = by_method.pop(reference, {})
-    differences = {}
-    for method, accuracies in by_method.items():
-        common = sorted(set(accuracies) & set(base))
-        if len(common) > 1:
-            differences[method] = confidence_interval([accuracies[seed] - base[seed] for seed in common])
-    return differences
+def _balanced_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
+    cells = [format_mean(row.balanced_accuracy, scale=100) for row in summaries]
+    values: dict[str, list[CellValue]] = {"balanced_accuracy": [row.balanced_accuracy for row in summaries]}
+    return ResultColumn(BALANCED, cells, values, "%")
 
 
-def confidence_interval(values: Sequence[float]) -> Difference:
-    """Return the mean of at least two values with Student's confidence interval.
+def _difference_column(rows: Sequence[ResultRow], reference: str) -> ResultColumn:
+    differences = [row.difference for row in rows]
+    values: dict[str, list[CellValue]] = {
+        "difference": [None if one is None else one.mean for one in differences],
+        "difference_low": [None if one is None else one.low for one in differences],
+        "difference_high": [None if one is None else one.high for one in differences],
+    }
+    return ResultColumn(f"difference to {reference}", [str(one or "–") for one in differences], values)
 
-    >>> print(confidence_interval([0.01, 0.02, 0.03]))
-    +2.0 [-0.5, +4.5]
-    """
-    from scipy.stats import t
 
-    mean = fmean(values)
-    half_width = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / sqrt(len(values))
-    return Difference(mean, mean - half_width, mean + half_width)
+def _worst_tenth_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
+    cells = [format_mean(row.worst_tenth_accuracy, scale=100) for row in summaries]
+    return ResultColumn("worst tenth", cells, {"worst_tenth": [row.worst_tenth_accuracy for row in summaries]}, "%")
+
+
+def _rounds_column(summaries: Sequence[MethodSummary], target: float | None) -> ResultColumn:
+    title = f"rounds to {'target' if target is None else format_target(target)}"
+    cells = [row.rounds_mark for row in summaries]
+    values: dict[str, list[CellValue]] = {
+        "rounds_to_target": [row.rounds_to_target for row in summaries],
+        "diverged": [row.stopped for row in summaries],
+        "ended_low": [row.ended_low for row in summaries],
+    }
+    if any(row.is_upper_bound for row in summaries):
+        values["rounds_to_target_is_upper_bound"] = [row.is_upper_bound for row in summaries]
+    return ResultColumn(title, cells, values)
+
+
+def _seconds_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
+    cells = [format_mean(row.client_seconds, digits=2) for row in summaries]
+    return ResultColumn("client seconds", cells, {"client_seconds": [row.client_seconds for row in summaries]})
+
+
+def _alpha_column(summaries: Sequence[MethodSummary], group: str) -> ResultColumn:
+    means = [row.alpha.get(group) for row in summaries]
+    return ResultColumn(f"α {group}", [format_mean(mean, digits=2) for mean in means], {f"alpha_{group}": [*means]})

@@ -1,7 +1,8 @@
 """Find run folders and read what a report needs, without holding all client records in memory."""
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,18 @@ from fedtaco.records import History, PartitionRecord, RunFolder
 from fedtaco.records.detection_rates import summarize_detection
 from fedtaco.records.summary import summarize
 from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
+from fedtaco.report.measures import MEASURES
 
-MEASURES = ("accuracy", "validation_accuracy")
-"""Fields of the round records for which curves are drawn."""
+SIDE = 120
+"""Maximum number of rows and columns of a heat map."""
+CELLS = 25 * SIDE**2
+"""Maximum number of cells in all heat maps together; with more runs, each heat map has fewer cells."""
 VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
 """Software whose version is shown."""
 NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "seed", "method", "parameters"}
 """Entries of ``config.toml`` that are not shown as settings."""
+ReportProgress = Callable[[int, int], None]
+"""Function that is called with the number of rounds read so far and the total number of rounds."""
 
 
 def find_runs(path: Path) -> list[RunFolder]:
@@ -58,7 +64,7 @@ class RunData:
     summary: dict[str, Any]
     """The summary of the run; if it has not ended, the same figures for the rounds so far."""
     measures: dict[str, Floats]
-    """Each of :data:`MEASURES` by round; nan if not measured."""
+    """Each of the report's measures by round; nan if not measured."""
     seconds: Floats
     """Seconds of each round's slowest client; nan if not measured."""
     history: History
@@ -79,6 +85,40 @@ class RunData:
         """All settings and parameters except method and seed."""
         own = {name: value for name, value in self.config.items() if name not in NOT_SETTINGS}
         return {**own, **self.config["parameters"]}
+
+
+def read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> list[RunData]:
+    """Read several runs.
+
+    Parameters
+    ----------
+    folders
+        Runs of one dataset, finished or not; a folder that is named twice counts once.
+    on_progress
+        Called while records are read.
+
+    Raises
+    ------
+    InvalidInput
+        If a run cannot be read, or runs are of several datasets.
+    """
+    distinct = {folder.path.resolve(): folder for folder in folders}.values()
+    configs = [folder.config() for folder in distinct]
+    datasets = sorted({str(config.get("dataset")) for config in configs})
+    if len(datasets) > 1:
+        raise InvalidInput(
+            f"The runs are of the datasets {', '.join(datasets)}; a report shows one: name the runs of one dataset."
+        )
+    side = max(SIDE // 5, min(SIDE, math.isqrt(CELLS // len(configs))))
+    total = sum(config.get("rounds", 0) for config in configs)
+    runs: list[RunData] = []
+
+    def advance(latest_round: int) -> None:
+        on_progress(sum(run.config["rounds"] for run in runs) + latest_round, total)
+
+    for folder in distinct:
+        runs.append(read_run(folder, side, advance))
+    return runs
 
 
 def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -> RunData:
@@ -103,7 +143,7 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     classes = partition.label_counts.shape[1]
     if any(len(record.class_accuracy or ()) not in (0, classes) for record in history):
         raise InvalidInput(f"{folder.path} is damaged: its rounds and its partition have different numbers of classes.")
-    measures = {name: np.array(history.column(name), dtype=np.float64) for name in MEASURES}
+    measures = {one.name: np.array(history.column(one.name), dtype=np.float64) for one in MEASURES}
     seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from fedtaco.records.formatting import format_count
+from fedtaco.parameters import value_order
+from fedtaco.records.formatting import format_count, pluralize
 from fedtaco.report.run_reader import RunData
 
 
@@ -23,7 +24,7 @@ class MethodRuns:
         parts = []
         if len(unfinished) == seeds:
             done = fmean(run.rounds for run in unfinished)
-            parts.append(f"unfinished, {format_count(done)} of {unfinished[0].config['rounds']} rounds")
+            parts.append(f"unfinished, {format_count(done)} of {pluralize(unfinished[0].config['rounds'], 'round')}")
         elif unfinished:
             parts.append(f"{len(unfinished)} of {seeds} seeds unfinished")
         if stopped := sum(run.summary["stopped"] is not None for run in self.runs):
@@ -49,7 +50,7 @@ def group_by_method(runs: Sequence[RunData]) -> list[MethodRuns]:
     groups: dict[str, list[RunData]] = {}
     for method, own in by_method.items():
         varied = distinguishing_settings([run.settings for run in own])
-        for run in own:
+        for run in sorted(own, key=lambda run: [value_order(run.settings.get(name)) for name in varied]):
             given = [f"{name.removeprefix(method + '.')}={format_setting(run.settings.get(name))}" for name in varied]
             groups.setdefault(f"{method} ({', '.join(given)})" if given else method, []).append(run)
     return [MethodRuns(name, sorted(own, key=lambda run: run.seed)) for name, own in groups.items()]

@@ -3,13 +3,10 @@
 import csv
 from pathlib import Path
 
+from fedtaco.report.table_formats import escape_latex, latex_tabular
 from fedtaco.reproduce.figures import draw_figure
 from fedtaco.reproduce.results import CellResult, Reproduction
 from fedtaco.reproduce.tables import build_table
-
-COMMANDS = (r"\%", r"\_", "--", r"$\pm$", r"$\times$", r"$\circ$", r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$")
-LATEX = str.maketrans(dict(zip("%_–±×○αγκλ", COMMANDS, strict=True)))
-"""LaTeX commands for special characters in the tables."""
 
 
 def export(reproduction: Reproduction, folder: Path) -> list[Path]:
@@ -47,7 +44,7 @@ def _numbers(cell: CellResult) -> dict[str, object]:
         "seeds": len(cell.summaries),
         "accuracy": ours and ours.accuracy,
         "deviation": ours and ours.accuracy_deviation,
-        "rounds_to_target": ours and ours.rounds_to_target,
+        "rounds_to_target": ours and ours.paper_mark,
         "round_seconds": cell.seconds,
         "seconds_to_target": cell.seconds_to_target,
         "paper": cell.paper,
@@ -57,17 +54,5 @@ def _numbers(cell: CellResult) -> dict[str, object]:
 def write_latex(reproduction: Reproduction, path: Path) -> None:
     """Write the table as LaTeX that needs the booktabs package."""
     table = build_table(reproduction)
-    header, *body = (" & ".join(row).translate(LATEX) + r" \\" for row in [table.headers, *table.rows])
-    lines = [
-        r"\begin{table}",
-        rf"\caption{{{reproduction.caption.translate(LATEX)}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(table.headers) - 1)}}}",
-        r"\toprule",
-        header,
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-    ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    caption, tabular = escape_latex(reproduction.caption), latex_tabular(table.headers, table.rows)
+    path.write_text(f"\\begin{{table}}\n\\caption{{{caption}}}\n{tabular}\\end{{table}}\n", encoding="utf-8")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedtaco.records.detection_rates import KAPPAS, LIMITS
-from fedtaco.report.charts import over_seeds
 from fedtaco.report.labels import figure_class
+from fedtaco.report.plots import draw_mean
 from fedtaco.reproduce.results import CellResult, Reproduction
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999")
@@ -63,12 +63,8 @@ def _draw_curves(axes: Any, cells: Sequence[CellResult], variants: Sequence[str]
         runs = [100 * np.array(curve, dtype=float) for curve in cell.curves]
         if not any(map(len, runs)) or (over_time and cell.seconds is None):
             continue
-        mean, low, high = (over_seeds(function, runs) for function in (np.nanmean, np.nanmin, np.nanmax))
-        x = np.arange(1, len(mean) + 1) * ((over_time and cell.seconds) or 1)
-        colour = _colour(variants, cell.variant)
-        axes.plot(x, mean, color=colour, label=cell.variant, linewidth=1.4)
-        if len(runs) > 1:
-            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        scale = (over_time and cell.seconds) or 1
+        draw_mean(axes, runs, scale, color=_colour(variants, cell.variant), label=cell.variant, linewidth=1.4)
     axes.set(xlabel="client seconds" if over_time else "round", ylabel="test accuracy, %")
 
 
@@ -87,7 +83,7 @@ def _height_and_mark(cell: CellResult, shows: str) -> tuple[float, str]:
     if shows == "accuracy":
         return 100 * ((cell.ours and cell.ours.accuracy) or 0.0), ""
     if shows == "time-to-accuracy":
-        mark = "" if cell.seconds_to_target is not None or cell.ours is None else cell.ours.rounds_to_target
+        mark = "" if cell.seconds_to_target is not None or cell.ours is None else cell.ours.paper_mark
         return cell.seconds_to_target or 0.0, mark
     return cell.seconds or 0.0, ""
 

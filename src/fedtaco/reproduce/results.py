@@ -40,10 +40,9 @@ class CellResult:
     @property
     def seconds_to_target(self) -> float | None:
         """Mean rounds to the target times the seconds of a round; ``None`` if a seed failed or did not reach it."""
-        rounds = [run["rounds_to_target"] for run in self.summaries]
-        if self.ours is None or self.ours.rounds_to_target == "×" or None in rounds or self.seconds is None:
+        if self.ours is None or not self.ours.reached_target or self.seconds is None:
             return None
-        return self.seconds * fmean(rounds)
+        return self.seconds * fmean(run["rounds_to_target"] for run in self.summaries)
 
     @property
     def alpha(self) -> dict[str, list[float]]:

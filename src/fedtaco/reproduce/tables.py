@@ -54,7 +54,7 @@ def _format_cell(reproduction: Reproduction, panel: str, variant: str) -> str:
 
 
 def _accuracy_and_rounds(cell: CellResult) -> str:
-    rounds = "" if cell.ours is None else f", {cell.ours.rounds_to_target}"
+    rounds = "" if cell.ours is None else f", {cell.ours.paper_mark}"
     paper = _paper_mean(cell.paper)
     if isinstance(cell.paper, list) and len(cell.paper) > 2:
         paper = f"{paper}, {str(cell.paper[2]).replace('x', '×')}"
@@ -64,7 +64,7 @@ def _accuracy_and_rounds(cell: CellResult) -> str:
 def _time_to_accuracy(cell: CellResult, fedavg: CellResult | None) -> str:
     seconds, reference = cell.seconds_to_target, None if fedavg is None else fedavg.seconds_to_target
     if seconds is None:
-        return "–" if cell.ours is None or cell.ours.reached_target else cell.ours.rounds_to_target
+        return "–" if cell.ours is None or cell.ours.reached_target else cell.ours.paper_mark
     if reference is None:
         return _format_seconds(seconds)
     mark = " ○" if seconds > TIMEOUT_FACTOR * reference else ""

@@ -1,6 +1,6 @@
 """Record a run, simulated or on Flower: history, run folder, checkpoints, models and summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, TypeVar
@@ -133,7 +133,10 @@ class Recorder:
         method: Method,
         model: FlatModel,
         stopped: Exception | None,
+        *,
         evaluations: list[ClientEvaluation] | None = None,
+        test_counts: Sequence[int] = (),
+        samples: tuple[int, int] | None = None,
         **notes: Any,
     ) -> tuple[Result, dict[str, Any]]:
         """Write the models and the summary of a run that has ended.
@@ -146,6 +149,10 @@ class Recorder:
             Why the run could not continue, or ``None`` if it finished.
         evaluations
             The final model on each client's own samples.
+        test_counts
+            Number of evaluated test samples of each class; empty if unknown.
+        samples
+            Number of evaluated test samples, and of all; ``None`` if unknown.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -160,7 +167,9 @@ class Recorder:
             **{name: self.config.get(name) for name in ("dataset", "seed", "parameters")},
             "stopped": None if stopped is None else str(stopped),
             **notes,
-            **summarize(self.history, self.config.get("target", 0.0), self.partition),
+            **summarize(
+                self.history, self.config.get("target", 0.0), self.partition, test_counts, samples, evaluations or []
+            ),
         }
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))

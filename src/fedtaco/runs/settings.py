@@ -21,6 +21,8 @@ EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "Where result
 """Panels of the command line's help."""
 MAX_COUNT = 1_000_000
 """Maximum number of clients, rounds, local steps, and samples in a batch."""
+SWEEP_VALIDATION = 0.1
+"""Fraction of the samples that a sweep holds out by default."""
 
 
 @dataclass(frozen=True)

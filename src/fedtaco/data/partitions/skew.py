@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from fedtaco.data.partitions.base import Indices, Labels, Partition
 from fedtaco.errors import InvalidInput
+from fedtaco.records.formatting import pluralize
 
 MIN_SAMPLES = 10
 """A Dirichlet draw that leaves a client with fewer samples is repeated."""
@@ -37,7 +38,8 @@ def dirichlet(labels: Labels, clients: int, rng: np.random.Generator, phi: float
     pieces = [np.split(rng.permutation(samples), row) for samples, row in zip(by_class, cuts, strict=True)]
     indices = [np.concatenate(own) for own in zip(*pieces, strict=True)]
     moved = _top_up(indices, minimum, rng)
-    notes = [f"None of {MAX_DRAWS} draws gave all clients {minimum} samples; {moved} were moved from the largest."]
+    few, many = pluralize(minimum, "sample"), f"{pluralize(moved, 'sample')} {'was' if moved == 1 else 'were'}"
+    notes = [f"None of {MAX_DRAWS} draws gave all clients {few}; {many} moved from the largest."]
     return Partition(indices, notes=notes if moved else [])
 
 

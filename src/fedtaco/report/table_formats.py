@@ -1,0 +1,149 @@
+"""Write the results table as JSON, CSV, Markdown or LaTeX."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedtaco.errors import unknown
+from fedtaco.printable import printable
+from fedtaco.report.results import CellValue, ResultsTable, build_results
+
+COMMANDS = (
+    *(
+        r"\&",
+        r"\%",
+        r"\$",
+        r"\#",
+        r"\_",
+        r"\{",
+        r"\}",
+        r"\textbackslash{}",
+        r"\textasciitilde{}",
+        r"\textasciicircum{}",
+    ),
+    *("$<$", "$>$", "$|$", "--", r"$\pm$", r"$\times$", r"$\circ$", r"$\downarrow$", r"$\leq$", "$+$", "$-$"),
+    *(r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$"),
+)
+LATEX = dict(zip("&%$#_{}\\~^<>|–±×○↓≤+−αγκλ", COMMANDS, strict=True))
+"""LaTeX commands for special characters."""
+MARKDOWN = str.maketrans({mark: rf"\{mark}" for mark in r"\|*_`<[]"})
+"""Characters of names that Markdown would interpret."""
+
+
+def format_results(summaries: Sequence[Mapping[str, Any]], format: str) -> str:  # noqa: A002
+    """Return the results of runs as a table, with one row per method.
+
+    Parameters
+    ----------
+    summaries
+        Summaries of runs that have ended, at least one.
+    format
+        ``json`` (a list of objects) or ``csv``, both with unformatted numbers; ``markdown``, or ``latex``, which needs
+        the package booktabs.
+
+    Returns
+    -------
+    str
+        The table, ending with a line break.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such format.
+    """
+    return format_table(results_table(build_results(summaries)), format)
+
+
+@dataclass(frozen=True)
+class FormattedTable:
+    """A table both as formatted text and as numbers, without control characters."""
+
+    header: list[str]
+    rows: list[list[str]]
+    """Formatted cells; the first column names the rows."""
+    records: list[dict[str, CellValue]]
+    """The numbers of each row, by name; accuracies are fractions."""
+
+
+def results_table(results: ResultsTable) -> FormattedTable:
+    """Return results as a table; units are in the header."""
+    columns, rows = results.columns, results.rows
+    header = ["method", *(printable(f"{column.title}, {column.unit}".removesuffix(", ")) for column in columns)]
+    lines = zip([printable(row.name) for row in rows], *(column.cells for column in columns), strict=True)
+    values: dict[str, Sequence[CellValue]] = {
+        "method": [printable(row.summary.method) for row in rows],
+        **({"status": [row.status for row in rows]} if any(row.status for row in rows) else {}),
+        "seeds": [row.summary.seeds for row in rows],
+        **{printable(name): own for column in columns for name, own in column.values.items()},
+    }
+    records = [dict(zip(values, cells, strict=True)) for cells in zip(*values.values(), strict=True)]
+    return FormattedTable(header, [list(line) for line in lines], records)
+
+
+def format_table(table: FormattedTable, format: str) -> str:  # noqa: A002
+    """Return a table in one of the formats of :func:`format_results`."""
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    return FORMATS[format](table)
+
+
+def _to_json(table: FormattedTable) -> str:
+    return json.dumps(table.records, indent=2) + "\n"
+
+
+def _to_csv(table: FormattedTable) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(table.records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table.records)
+    return text.getvalue()
+
+
+def _to_markdown(table: FormattedTable) -> str:
+    header = [title.translate(MARKDOWN) for title in table.header]
+    body = [[name.translate(MARKDOWN), *cells] for name, *cells in table.rows]
+    rule = ["---", *("---:" for _ in header[1:])]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [header, rule, *body])
+
+
+def _to_latex(table: FormattedTable) -> str:
+    return "% This table needs the package booktabs.\n" + latex_tabular(table.header, table.rows)
+
+
+def latex_tabular(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as LaTeX that needs the package booktabs; its first column names the rows."""
+    head, *body = (" & ".join(map(escape_latex, line)) + r" \\" for line in [header, *rows])
+    columns = "l" + "r" * (len(header) - 1)
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    r"""Return text as LaTeX, with signs and signed numbers in mathematics.
+
+    >>> escape_latex("fed_avg: 84.7 ± 1.2 %, −0.5, 20+")
+    'fed\\_avg: 84.7 $\\pm$ 1.2 \\%, $-0.5$, 20$+$'
+    """
+    escaped = re.sub(
+        r"(?<![\w.])[+−]\d+(?:\.\d+)?|.",
+        lambda part: LATEX.get(part[0], part[0]) if len(part[0]) == 1 else f"${part[0].replace('−', '-')}$",
+        text,
+        flags=re.DOTALL,
+    )
+    escaped = re.sub(r"(?<!\\)\$\$", "", escaped)  # one formula instead of two
+    return "{}" + escaped if escaped.startswith(("[", "*")) else escaped  # else \\ before it would take it as an option
+
+
+FORMATS = {"json": _to_json, "csv": _to_csv, "markdown": _to_markdown, "latex": _to_latex}

@@ -1,0 +1,22 @@
+"""Summaries of runs, written by hand so that every figure in them is known."""
+
+from __future__ import annotations
+
+
+def run_summary(method, seed=0, accuracy=0.8, **changes):
+    """Return the summary of a run, as its folder contains it."""
+    missing = dict.fromkeys(
+        (
+            *("worst_tenth_accuracy", "rounds_to_target", "client_seconds", "output_accuracy", "balanced_accuracy"),
+            *("majority_share", "evaluated_samples", "test_samples", "client_evaluation"),
+        )
+    )
+    ending = {"dropped_uploads": 0, "partition_notes": [], "stopped": None, "detection": None, "expelled": []}
+    ending |= {"rounds_to_target_is_upper_bound": False}
+    run = {"method": method, "seed": seed, "rounds": 20, "target": 0.5, "final_accuracy": accuracy, "alpha": {}}
+    return {**missing, **ending, **run, **changes}
+
+
+def run_summaries(accuracies):
+    """Return the summaries of several methods, given the final accuracy of each seed."""
+    return [run_summary(method, seed, one) for method, own in accuracies.items() for seed, one in enumerate(own)]
