@@ -32,8 +32,8 @@ class ClientEvaluator:
     samples
         Samples to evaluate on, by client; clients without any are not evaluated.
     fine_tune_steps
-        Steps of plain SGD, which is FedAvg's local training, from the final model on the client's training samples; 0
-        for none.
+        Steps of FedAvg's local training, at the rate of the first round, from the final model on the client's training
+        samples; 0 for none.
     at_once
         Maximum number of fine-tuned models that are in memory at once.
     """

@@ -92,6 +92,7 @@ class StoredSummary(TypedDict):
     """Digests of the other files of the run, by name."""
     method: str
     seed: Count
+    personal: str | None
     stopped: str | None
     rounds: Count
     final_accuracy: Metric | None

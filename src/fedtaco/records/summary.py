@@ -173,6 +173,8 @@ class MethodSummary:
     tuned_accuracy: float | None = None
     """The same after fine-tuning for each client."""
     tuned_worst_tenth: float | None = None
+    has_personal_layers: bool = False
+    """Whether every client has a model of its own, over which accuracies are means."""
     is_upper_bound: bool = False
     """Whether a seed may have reached the target before, in a round without evaluation."""
 
@@ -232,6 +234,7 @@ def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSumma
         tuned_accuracy=_own_accuracy(finished, "tuned_accuracy", "mean"),
         tuned_worst_tenth=_own_accuracy(finished, "tuned_accuracy", "worst_tenth"),
         rounds_to_target=_mean_rounds(runs),
+        has_personal_layers=any(run.get("personal") is not None for run in runs),
         is_upper_bound=any(run["rounds_to_target_is_upper_bound"] for run in runs),
         rounds=max(run["rounds"] for run in runs),
         client_seconds=_mean([run["client_seconds"] for run in finished]),

@@ -40,10 +40,12 @@ def explain_results(
     last = "the last round" if rounds is None else pluralize(rounds, "round")
     sentences = {
         f"Final accuracy: on the test set in %, after {last}{over_seeds}.": True,
+        "Clients keep personal layers, so that each has a model of its own: accuracies are means over the honest "
+        "clients.": any(row.has_personal_layers for row in summaries),
         f"Difference to {reference}: in percentage points, over the seeds that both methods finished, with the 95 % "
         "confidence interval of its mean in brackets.": reference is not None,
         "Worst tenth: mean accuracy of the tenth of the clients with the lowest accuracy, each by its own mix of "
-        "labels.": True,
+        "labels.": not all(row.has_personal_layers for row in summaries),
         "N+: the target was not reached within N rounds.": "+" in marks,
         "≤ N: not every round was evaluated, so that the target may have been reached before.": "≤" in marks,
         "↓: a run ended below nine tenths of the target.": "↓" in marks,

@@ -164,7 +164,7 @@ class Recorder:
         result = Result.of(method, model, self.state, self.history, evaluations)
         summary = {
             "method": method.name,
-            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters")},
+            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal")},
             "stopped": None if stopped is None else str(stopped),
             **notes,
             **summarize(

@@ -161,8 +161,8 @@ class TrainSettings(SharedSettings, total=False):
         int,
         setting(
             0,
-            "Local steps of plain SGD by which the final model is fine-tuned for each client, to be evaluated on the "
-            "client's own held-out samples; 0 for none.",
+            "Local steps of FedAvg, at the rate of the first round, by which the final model is fine-tuned for each "
+            "client, to be evaluated on the client's own held-out samples; 0 for none.",
             low=0,
             high=MAX_COUNT,
         ),
