@@ -11,7 +11,7 @@ import torch
 from fedtaco.runs.callbacks import Callback
 
 MAX_WAIT = 200
-MEASURED_TIMES = {"wall_seconds", "slowest_client_seconds", "seconds"}
+MEASURED_TIMES = {"wall_seconds", "evaluation_seconds", "slowest_client_seconds", "seconds"}
 
 
 class Interrupted(Exception):
@@ -52,9 +52,10 @@ def assert_same_model(expected, actual):
 
 
 def assert_same_result(expected, actual):
-    """Assert that two runs have the same history, apart from measured times, and the same models."""
+    """Assert that two runs have the same history, apart from measured times, models and evaluations by client."""
     assert_same_model(expected.model, actual.model)
     assert_same_model(expected.output_model, actual.output_model)
+    assert actual.client_evaluations == expected.client_evaluations
     assert without_times(actual.history.table()) == without_times(expected.history.table())
     assert without_times(actual.history.client_table()) == without_times(expected.history.client_table())
 

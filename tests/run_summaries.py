@@ -5,8 +5,14 @@ from __future__ import annotations
 
 def run_summary(method, seed=0, accuracy=0.8, **changes):
     """Return the summary of a run, as its folder contains it."""
-    missing = dict.fromkeys(("worst_tenth_accuracy", "rounds_to_target", "client_seconds", "output_accuracy"))
+    missing = dict.fromkeys(
+        (
+            *("worst_tenth_accuracy", "rounds_to_target", "client_seconds", "output_accuracy", "balanced_accuracy"),
+            *("majority_share", "evaluated_samples", "test_samples", "client_evaluation"),
+        )
+    )
     ending = {"dropped_uploads": 0, "partition_notes": [], "stopped": None, "ended_early": None}
+    ending |= {"rounds_to_target_is_upper_bound": False}
     nothing_detected = {"detection": None, "expelled": []}
     run = {"method": method, "seed": seed, "rounds": 20, "target": 0.5, "final_accuracy": accuracy, "alpha": {}}
     return {**missing, **ending, **nothing_detected, **run, **changes}

@@ -34,10 +34,10 @@ class StrikesEverybody(Detector):
         return Verdict({**memory, "strikes": strikes, "expelled": expelled}, kept, decisions, [{}] * count)
 
 
-def conclude(norms, detector, loss_before=1.0):
+def conclude(norms, detector, loss_before=1.0, eval_every=1):
     """Return a server, its state before a round, the instructions and the outcome; uploads have these norms."""
     constants = Constants(clients=len(norms), rounds=9, local_steps=1, local_lr=0.1)
-    server = Server(FedAvg(), constants, 0, len(norms), detector)
+    server = Server(FedAvg(), constants, 0, len(norms), detector, eval_every)
     state = server.initial_state(torch.zeros(2), torch.zeros(0))
     if loss_before is not None:
         state = server.skip_round(state, CohortResults.empty([])).finish(0.0, accuracy=None, loss=loss_before).state
@@ -71,6 +71,31 @@ def test_a_model_that_is_not_finite_is_undone():
     settled, metrics = server.settle(state, instructions, outcome, loss_of)
     assert list(settled.results.dropped) == [3]
     assert metrics["loss"] == pytest.approx(2.0)
+
+
+def test_a_model_that_is_not_finite_is_undone_in_a_round_without_evaluation():
+    norms = [1.0, 1.0, 1.0, 900.0]
+    server, state, instructions, outcome = conclude(norms, NormDetector(max_norm=1000), eval_every=9)
+    outcome.state.server.weights[0] = math.inf
+    settled, metrics = server.settle(state, instructions, outcome, loss_of)
+    assert list(settled.results.dropped) == [3]
+    assert settled.state.server.weights[0] == pytest.approx(-1.0)
+    assert metrics == {"accuracy": None, "loss": None}
+
+
+def test_without_an_outlier_such_a_model_ends_the_run():
+    server, state, instructions, outcome = conclude([1.0] * 4, NormDetector(), eval_every=9)
+    outcome.state.server.weights[0] = math.nan
+    with pytest.raises(RunStopped, match="the global model is not finite; the run has diverged"):
+        server.settle(state, instructions, outcome, loss_of)
+
+
+def test_a_loss_is_compared_with_the_last_one_that_was_measured():
+    server, state, instructions, outcome = conclude([1.0, 1.1, 0.9, 1.0, 20.0], NormDetector(max_norm=30))
+    between = server.skip_round(state, CohortResults.empty([])).finish(0.0, accuracy=None, loss=None).state
+    assert between.baseline["loss"].tolist() == state.baseline["loss"].tolist() == [1.0, 1.0]
+    settled, _ = server.settle(between, instructions, outcome, loss_of)
+    assert list(settled.results.dropped) == [4]
 
 
 def test_without_an_outlier_a_jump_is_accepted():

@@ -170,3 +170,76 @@ def test_error_in_training_names_the_client():
     with pytest.raises(ValueError, match="no such ward") as error:
         train(clients=clients, loss=loss, method="fedavg")
     assert error.value.__notes__ == ["This happened to client 2 in round 1 of fedavg."]
+
+
+# Training loss
+
+
+def test_training_loss_is_the_mean_loss_before_each_step():
+    """Two clients of full batches, followed by hand."""
+    torch.manual_seed(0)
+    model, clients = nn.Linear(5, 3), make_clients(2)
+    history = train(model=model, clients=clients, method="fedavg", rounds=1, local_steps=3, batch_size=30).history
+    expected = []
+    for x, y in clients:
+        own = nn.Linear(5, 3)
+        own.load_state_dict(model.state_dict())
+        losses = []
+        for _ in range(3):
+            loss = nn.functional.cross_entropy(own(x), y)
+            losses.append(loss.item())
+            own.zero_grad()
+            loss.backward()
+            with torch.no_grad():
+                for parameter in own.parameters():
+                    parameter.sub_(0.1 * parameter.grad)
+        expected.append(sum(losses) / 3)
+    assert [record.quantities["training_loss"] for record in history.clients] == pytest.approx(expected, rel=1e-6)
+    assert history[0].training_loss == pytest.approx(sum(expected) / 2, rel=1e-6)
+
+
+def test_only_the_first_gradient_of_a_step_counts():
+    """A second gradient, at another point of the same batch, does not change the training loss."""
+
+    class TwoGradients(fedtaco.Method):
+        name = "two-gradients"
+        summary = "computes another gradient and ignores it"
+
+        def direction(self, x, local):
+            gradient = local.gradient(x)
+            local.gradient(x + 100)
+            return gradient
+
+    model = nn.Linear(5, 3)
+    for engine in ("serial", "batched"):
+        one, two = (train(model=model, method=method, engine=engine).history for method in ("fedavg", TwoGradients))
+        assert two.column("training_loss") == one.column("training_loss")
+
+
+@pytest.mark.parametrize("engine", ["serial", "batched"])
+def test_training_loss_is_unknown_if_a_step_computes_no_gradient(engine):
+    class Lazy(fedtaco.Method):
+        name = "lazy"
+        summary = "skips the second step"
+
+        def direction(self, x, local):
+            return torch.zeros_like(x) if local.step == 1 else local.gradient(x)
+
+    history = train(method=Lazy, engine=engine).history
+    assert history.column("training_loss") == [None] * 3
+    assert {record.quantities["training_loss"] for record in history.clients} == {None}
+
+
+def test_training_loss_that_is_not_finite_is_unknown():
+    def loss(prediction, target):
+        value = nn.functional.cross_entropy(prediction, target)
+        return value + (torch.inf if prediction.requires_grad and (target == 0).all() else 0.0)
+
+    clients = make_clients()
+    clients[1] = (clients[1][0], torch.zeros(30, dtype=torch.int64))
+    history = train(clients=clients, loss=loss, method="fedavg", engine="serial", rounds=1).history
+    losses = [record.quantities["training_loss"] for record in history.clients]
+    assert losses[1] is None
+    known = [value for value in losses if value is not None]
+    assert len(known) == 3
+    assert history[0].training_loss == pytest.approx(sum(known) / 3)

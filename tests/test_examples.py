@@ -25,10 +25,7 @@ def test_example_runs(script, tmp_path):
     assert run_python(script, cwd=tmp_path).stdout.strip()
 
 
-PAGES = [
-    "README.md",
-    *(f"docs/{page}.md" for page in ("own-method", "datasets", "own-data", "local-training", "python")),
-]
+PAGES = ["own-method", "datasets", "own-data", "local-training"]
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{page}.md" for page in PAGES)])

@@ -1,4 +1,4 @@
-"""Worker processes: how many, on which systems, and errors that are sent between them."""
+"""Processes: how many, on which systems, errors that are sent between them, and short-lived ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import signal
 import pytest
 
 from fedtaco.errors import InvalidInput
-from fedtaco.processes import can_fork, cores, die_with, interrupted_by_sigterm, picklable, set_up_child
+from fedtaco.processes import (
+    can_fork,
+    cores,
+    die_with,
+    interrupted_by_sigterm,
+    map_forked,
+    picklable,
+    set_up_child,
+)
 
 
 def test_cores_respect_the_affinity_of_the_process(monkeypatch):
@@ -76,3 +84,42 @@ def test_forked_process_leaves_signals_to_its_parent():
         sender.close()
         assert receiver.recv() == (signal.SIG_IGN, signal.SIG_DFL)
         process.join()
+
+
+# Short-lived processes
+
+
+def test_forked_processes_share_the_work_and_results_are_in_order():
+    results = map_forked(lambda number: (number**2, os.getpid()), 7, workers=3)
+    assert [square for square, _ in results] == [number**2 for number in range(7)]
+    processes = [process for _, process in results]
+    assert len(set(processes)) == 3
+    assert processes[0] == processes[3] == os.getpid()
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize(("count", "workers"), [(0, 2), (1, 2), (3, 1)])
+def test_little_work_is_done_in_this_process(count, workers):
+    assert map_forked(lambda _: os.getpid(), count, workers) == [os.getpid()] * count
+
+
+def test_work_of_a_killed_process_is_done_here():
+    def compute(number):
+        if os.getpid() != parent and number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    parent = os.getpid()
+    assert map_forked(compute, 6, workers=2) == list(range(6))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_error_in_any_process_is_raised_and_no_process_is_left(place):
+    def fail(number):
+        if number == place:
+            raise InvalidInput(f"{number} is not valid")
+        return number
+
+    with pytest.raises(InvalidInput, match=f"{place} is not valid"):
+        map_forked(fail, 4, workers=2)
+    assert not multiprocessing.active_children()

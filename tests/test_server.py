@@ -71,3 +71,22 @@ def test_detector_is_refused_for_a_method_with_masked_uploads():
     clients = [(torch.randn(8, 3), torch.randint(0, 2, (8,))) for _ in range(3)]
     with pytest.raises(InvalidInput, match="No detector can judge the uploads of masked"):
         fedtaco.train(torch.nn.Linear(3, 2), clients, method=Masked(), rounds=1, local_steps=1, detector="guard")
+
+
+def evaluated_rounds(rounds, eval_every):
+    """Return the rounds in which a server evaluates the model."""
+    constants = Constants(clients=CLIENTS, rounds=rounds, local_steps=1, local_lr=0.1)
+    server = Server(FedAvg(), constants, 0, CLIENTS, eval_every=eval_every)
+    state = server.initial_state(torch.ones(3), torch.zeros(0))
+    measured = []
+    for number in range(1, rounds + 1):
+        metrics = server.evaluate(replace(state, round=number), lambda one: measured.append(one.round) or {"loss": 1.0})
+        assert (metrics["loss"] == 1.0) == ("evaluation_seconds" in metrics) == (number in measured)
+    return measured
+
+
+def test_model_is_evaluated_every_few_rounds_and_in_the_last():
+    assert evaluated_rounds(7, 1) == [1, 2, 3, 4, 5, 6, 7]
+    assert evaluated_rounds(7, 3) == [3, 6, 7]
+    assert evaluated_rounds(6, 3) == [3, 6]
+    assert evaluated_rounds(4, 10) == [4]

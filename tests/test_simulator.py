@@ -69,6 +69,19 @@ def test_global_generator_and_threads_are_restored():
     assert torch.get_num_threads() == threads
 
 
+def test_rounds_without_evaluation_do_not_change_the_others():
+    settings = {"dataset": "digits", "clients": 4, "rounds": 5, "local_steps": 3, "validation": 0.1}
+    every, some = (fedtaco.run("taco", eval_every=number, **settings) for number in (1, 2))
+    assert_same_model(every.model, some.model)
+    for record, twin in zip(every.history, some.history, strict=True):
+        assert twin.training_loss == record.training_loss
+        for name in ("accuracy", "loss", "validation_accuracy", "class_accuracy", "balanced_accuracy"):
+            expected = getattr(record, name) if record.round in (2, 4, 5) else None
+            assert getattr(twin, name) == expected, name
+        assert (twin.evaluation_seconds is None) == (record.round in (1, 3))
+    assert some.history[-1].output_accuracy == every.history[-1].output_accuracy is not None
+
+
 def test_output_of_the_method_is_evaluated_in_the_last_round():
     settings = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "engine": "serial"}
     taco, fedavg = (fedtaco.run(method, **settings).history for method in ("taco", "fedavg"))

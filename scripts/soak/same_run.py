@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-TIMES = {"seconds", "wall_seconds", "slowest_client_seconds"}
+TIMES = {"seconds", "wall_seconds", "evaluation_seconds", "slowest_client_seconds"}
 
 
 def fingerprint(folder: Path) -> dict[str, Any]:

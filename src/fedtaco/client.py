@@ -17,6 +17,7 @@ from fedtaco.local_optimizer import State
 from fedtaco.methods import Constants, LocalContext, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss, Stack, split_memory
 from fedtaco.randomness import generator, torch_seed
+from fedtaco.records import finite_or_none
 
 FULL_PASS_BATCH = 1024
 
@@ -84,6 +85,8 @@ class _LocalTraining(ABC):
         self.model.module.train()
         self.start = instructions.broadcast.start.to(self.model.device)
         self.clock = _Clock(self.model.device)
+        self.losses: list[Tensor] = []
+        """The losses of the steps so far, each one number or one per client."""
 
     @abstractmethod
     def fetch(self, step: int) -> None:
@@ -157,6 +160,18 @@ class _LocalTraining(ABC):
         with self.clock:
             return method.finish(local.start - x, local)
 
+    def add_loss(self, loss: Tensor) -> None:
+        """Keep the loss of a step's first gradient, which is that at the client's current point."""
+        if len(self.losses) == self.local.step:
+            self.losses.append(loss)
+
+    def mean_losses(self, clients: int) -> list[float | None]:
+        """Return the mean loss over the steps of each client; ``None`` if a step computed no gradient."""
+        if len(self.losses) < self.steps:
+            return [None] * clients
+        by_step = torch.stack(self.losses).to(CPU).double().reshape(self.steps, clients)
+        return [finite_or_none(loss) for loss in by_step.mean(0).tolist()]
+
     def first_sample_seed(self, client: int) -> int:
         """Return the seed of a dataset's random draws, such as random crops, in step 0; step k adds k to it."""
         return torch_seed(self.config.seed, "samples", client, self.instructions.round)
@@ -181,16 +196,20 @@ class _SingleClient(_LocalTraining):
     def result(self, method: Method) -> ClientResult:
         upload, memory = self.run(method, self.model.vector)
         personal = self.model.personal_memory() if self.instructions.phase == "train" else self.personal_memory
-        buffers = self.model.buffers.to(CPU, copy=True)
-        return ClientResult(to_cpu(upload), {**to_cpu(memory), **personal}, buffers, self.clock.seconds)
+        new_memory = {**to_cpu(memory), **personal}
+        buffers, (training_loss,) = self.model.buffers.to(CPU, copy=True), self.mean_losses(1)
+        return ClientResult(to_cpu(upload), new_memory, buffers, self.clock.seconds, training_loss)
 
     def fetch(self, step: int) -> None:
         seed_torch(self.sample_seed + step, CPU)
         self.batch = self.model.move_batch(self.samples.batch(self.plan[step]))
 
     def plain_gradient(self, point: Tensor) -> Tensor:
+        seed = self.dropout_seed + self.local.step
         with torch.enable_grad():
-            return self.model.gradient(point, self.batch, self.config.loss, self.dropout_seed + self.local.step)
+            gradient, loss = self.model.gradient_and_loss(point, self.batch, self.config.loss, seed)
+        self.add_loss(loss)
+        return gradient
 
     def plain_full_gradient(self, point: Tensor) -> Tensor:
         count = len(self.samples)
@@ -223,12 +242,14 @@ class _StackedClients(_LocalTraining):
     def results(self, method: Method) -> list[ClientResult]:
         trained = self.run(method, self._rows(self.start).clone())
         upload, memory = (to_cpu(part) for part in trained)
+        losses = self.mean_losses(len(self.jobs))
         return [
             ClientResult(
                 {name: rows[position] for name, rows in upload.items()},
                 {name: rows[position].clone() for name, rows in memory.items()},
                 self.instructions.buffers,
                 seconds=None,
+                training_loss=losses[position],
             )
             for position in range(len(self.jobs))
         ]
@@ -237,7 +258,9 @@ class _StackedClients(_LocalTraining):
         self.batch = self.model.move_batch(self.batches.at(step))
 
     def plain_gradient(self, point: Tensor) -> Tensor:
-        return self.stack.gradient(self._rows(point), *self.batch)
+        gradient, losses = self.stack.gradient_and_loss(self._rows(point), *self.batch)
+        self.add_loss(losses)
+        return gradient
 
     def plain_full_gradient(self, point: Tensor) -> Tensor:
         """Compute the gradient of one client after another, since they hold different numbers of samples."""

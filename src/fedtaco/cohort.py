@@ -61,6 +61,8 @@ class ClientResult:
     buffers: Tensor
     seconds: float | None
     """Seconds of computation; ``None`` if several clients were computed at once."""
+    training_loss: float | None = None
+    """Mean loss over the batches of the local steps, each before its step; ``None`` if unknown or not finite."""
 
 
 @dataclass
@@ -79,6 +81,7 @@ class CohortResults:
     memories: dict[int, NamedTensors] = field(default_factory=dict)
     """Memory of each client after the round, where the server knows it."""
     seconds: dict[int, float | None] = field(default_factory=dict)
+    training_losses: dict[int, float | None] = field(default_factory=dict)
     dropped: dict[int, str] = field(default_factory=dict)
     """Clients whose upload is not used, with the reason."""
 
@@ -97,7 +100,8 @@ class CohortResults:
             self.vectors[name][job.row] = tensor
         self.buffers = self._allocate(self.buffers, result.buffers)
         self.buffers[job.row] = result.buffers
-        self.memories[job.client], self.seconds[job.client] = result.memory, result.seconds
+        self.memories[job.client] = result.memory
+        self.seconds[job.client], self.training_losses[job.client] = result.seconds, result.training_loss
 
     def drop(self, reasons: Mapping[int, str]) -> None:
         """Drop the uploads in the rows that are the keys of ``reasons``.

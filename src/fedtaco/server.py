@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from fedtaco.methods import (
 )
 from fedtaco.models import split_memory
 from fedtaco.randomness import generator
-from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord
+from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord, finite_or_none
 from fedtaco.screen import Screening, find_outlier, is_broken, loss_jumps, record_loss, screen_norms, without_strikes
 from fedtaco.trust import Detector, DetectorInput, Off, Verdict
 
@@ -81,8 +83,11 @@ class RoundOutcome:
     def finish(self, wall_seconds: float, **metrics: Any) -> FinishedRound:
         """Return the finished round; ``metrics`` are the fields of :class:`RoundRecord` that evaluation provides."""
         seconds = [seconds for seconds in self.results.seconds.values() if seconds is not None]
+        clients = self._client_records()
+        losses = [loss for client in clients if (loss := client.quantities["training_loss"]) is not None]
         record = RoundRecord(
             round=self.state.round,
+            training_loss=fmean(losses) if losses else None,
             slowest_client_seconds=max(seconds, default=None),
             wall_seconds=wall_seconds,
             cohort=len(self.results.cohort),
@@ -91,7 +96,7 @@ class RoundOutcome:
             **metrics,
         )
         state = replace(self.state, baseline=record_loss(self.state.baseline, record.loss))
-        return FinishedRound(state, record, self._client_records())
+        return FinishedRound(state, record, clients)
 
     def _client_records(self) -> list[ClientRecord]:
         measured, memory = self._measure(), self.state.detector_memory
@@ -115,7 +120,7 @@ class RoundOutcome:
             return {}
         columns = {quantity.name: quantity.measure(self.uploads).tolist() for quantity in QUANTITIES}
         clients = enumerate(self.uploads.clients.tolist())
-        return {client: {name: values[row] for name, values in columns.items()} for row, client in clients}
+        return {client: {name: finite_or_none(own[row]) for name, own in columns.items()} for row, client in clients}
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,8 @@ class Server:
     seed: int
     cohort_size: int
     detector: Detector = field(default_factory=Off)
+    eval_every: int = 1
+    """Number of rounds between two evaluations."""
 
     def __post_init__(self) -> None:
         check_optimizer(self.method, self.constants.optimizer)
@@ -216,6 +223,9 @@ class Server:
     ) -> tuple[RoundOutcome, dict[str, Any]]:
         """Evaluate a round; if the model is broken, undo it and aggregate it once more without the longest upload.
 
+        In rounds without evaluation, a model that is not finite is noticed all the same. A loss is compared with the
+        last one that was measured.
+
         Parameters
         ----------
         before
@@ -237,14 +247,14 @@ class Server:
         RunStopped
             If the model or its loss is not finite in the end.
         """
-        metrics = measure(outcome.state)
+        metrics = self.evaluate(outcome.state, measure)
         problem = _divergence(outcome.state, metrics)
         if problem is None and loss_jumps(before.baseline, metrics["loss"]):
             problem = f"the loss rose to {metrics['loss']:.3g}"
         if problem is not None and self.detector.is_active:
             repeated = self._repeat_without_outlier(before, instructions, outcome, problem)
             if repeated is not None:
-                outcome, metrics = repeated, measure(repeated.state)
+                outcome, metrics = repeated, self.evaluate(repeated.state, measure)
         divergence = _divergence(outcome.state, metrics)
         if divergence is not None:
             raise self.diverged(outcome.state.round, divergence)
@@ -259,6 +269,13 @@ class Server:
             position, self.constants.in_round(instructions.round), before, steps
         )
         return self.method.mirror({name: matrix[row] for name, matrix in results.vectors.items()}, local)
+
+    def evaluate(self, state: RunState, measure: Measure) -> dict[str, Any]:
+        """Evaluate a state, if its round is one of every ``eval_every`` or the last one, and return the metrics."""
+        if state.round % self.eval_every and state.round < self.constants.rounds:
+            return {"accuracy": None, "loss": None}
+        started = perf_counter()
+        return {**measure(state), "evaluation_seconds": perf_counter() - started}
 
     def skip_round(self, state: RunState, results: CohortResults, decisions: Sequence[Decision] = ()) -> RoundOutcome:
         """Return the outcome of a round without any usable upload: the model stays as it was."""
@@ -339,7 +356,11 @@ class Server:
 
     def _uploads(self, state: RunState, results: CohortResults) -> Uploads:
         constants = replace(self.constants.in_round(state.round + 1), clients=state.members)
-        return Uploads(constants, results.clients, results.vectors, results.steps, results.shares)
+        stated = [results.training_losses.get(client) for client in results.clients.tolist()]
+        losses = torch.tensor([math.nan if loss is None else loss for loss in stated], dtype=torch.float64)
+        return Uploads(
+            constants, results.clients, results.vectors, results.steps, results.shares, training_losses=losses
+        )
 
     def _remove_expelled(self, state: RunState, before: RunState) -> RunState:
         """Let the method remove the clients that were expelled between ``before`` and ``state``."""

@@ -1,6 +1,6 @@
 """The simulator: server and clients of a run on one machine."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal
@@ -8,13 +8,14 @@ from typing import Any, Literal
 from torch import Tensor
 
 from fedtaco.client import ClientRunner
+from fedtaco.client_evaluation import ClientEvaluator, evaluate_own_models
 from fedtaco.cohort import ClientJob, CohortResults, Instructions
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
-from fedtaco.evaluation import Evaluation, evaluate
+from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics
 from fedtaco.methods import Method, NamedTensors
-from fedtaco.records import Decision
+from fedtaco.records import ClientEvaluation, Decision
 from fedtaco.screen import find_invalid
 from fedtaco.server import FinishedRound, RunState, Server, cohort_size
 from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, Off
@@ -39,7 +40,19 @@ class Simulator:
     runner
         Trains the clients.
     test, validation
-        Samples to evaluate the global model on after every round, or ``None``.
+        Samples to evaluate the global model on, or ``None``. With personal layers, there is no global model: the
+        figures of a round are then means over the honest clients, each with its own model, on the test set and on its
+        own held-out samples; without a test set, on the client's own.
+    evaluator
+        Evaluates the global model; by default in this process.
+    metrics
+        Own metrics, computed on the test set.
+    client_tests
+        Samples of some clients on which :meth:`evaluate_clients` evaluates the final model, by client.
+    fine_tune_steps
+        Steps of fine-tuning after which it evaluates the model once more; 0 for none.
+    eval_every
+        Number of rounds between two evaluations; the last round is always evaluated.
     steps
         Local steps of each client; the run's K for all by default.
     participation
@@ -62,6 +75,11 @@ class Simulator:
         test: Samples | None,
         *,
         validation: Samples | None = None,
+        evaluator: Evaluator | None = None,
+        metrics: OwnMetrics | None = None,
+        eval_every: int = 1,
+        client_tests: Mapping[int, Samples] | None = None,
+        fine_tune_steps: int = 0,
         steps: Sequence[int] | None = None,
         participation: float = 1.0,
         weighting: Weighting = "uniform",
@@ -74,10 +92,22 @@ class Simulator:
         self.steps = steps or [self.config.constants.local_steps] * len(self.clients)
         self.weighting = weighting
         size = cohort_size(participation, len(self.clients))
-        self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off())
+        self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off(), eval_every)
+        self.evaluator = evaluator or Evaluator(self.model, self.config.loss, self.config.seed)
+        self.metrics = metrics or {}
+        honest = sorted(set(range(len(self.clients))) - adversaries.clients)
+        self.own_tests = dict.fromkeys(honest, test) if test is not None else dict(client_tests or {})
+        """What the models of clients are evaluated on after a round if they have personal layers."""
+        self.own_validation = {} if validation is None else dict(client_tests or {})
+        """The clients' own held-out samples, if there are any."""
+        self.on_evaluation: Callable[[int], None] = lambda _: None
+        """Called before each evaluation, with the number of the round."""
         self.start = self.model.vector.to(CPU, copy=True), self.model.buffers.to(CPU, copy=True)
         self.engine = engine or SerialEngine(runner)
         self.adversaries = AdversarialEngine(self.engine, runner, adversaries)
+        self.client_evaluator = ClientEvaluator(
+            self.evaluator, self.engine, client_tests or {}, fine_tune_steps, at_once=size
+        )
 
     def initial_state(self) -> SimulatorState:
         """Return the state before the first round."""
@@ -96,6 +126,13 @@ class Simulator:
                 state = finished.state
         finally:
             self.engine.close()
+
+    def evaluate_clients(self, state: RunState) -> list[ClientEvaluation]:
+        """Evaluate the final model on the clients' own samples; empty if there are none."""
+        if not self.client_evaluator.samples:
+            return []
+        self.on_evaluation(state.round)
+        return self.client_evaluator.evaluate(state)
 
     def _run_round(self, state: RunState) -> FinishedRound:
         started = perf_counter()
@@ -137,9 +174,9 @@ class Simulator:
         return results, memories
 
     def _measure(self, state: RunState) -> dict[str, Any]:
-        test, validation = (
-            self._evaluate(samples, state.server.weights, state.buffers) for samples in (self.test, self.validation)
-        )
+        self.on_evaluation(state.round)
+        test = self._evaluate_test(state, state.server.weights, self.metrics)
+        validation = self._evaluate(self.validation, self.own_validation, state, state.server.weights)
         return {
             "accuracy": test.accuracy,
             "loss": test.loss,
@@ -147,15 +184,30 @@ class Simulator:
             "validation_accuracy": validation.accuracy,
             "validation_loss": validation.loss,
             "class_accuracy": test.class_accuracy,
+            "balanced_accuracy": test.balanced_accuracy,
+            "metrics": test.metrics,
         }
 
     def _output_accuracy(self, state: RunState) -> float | None:
         output = self.method.output(state.server)
         if state.round < self.config.constants.rounds or output is state.server.weights:
             return None
-        return self._evaluate(self.test, output, state.buffers).accuracy
+        return self._evaluate_test(state, output).accuracy
 
-    def _evaluate(self, samples: Samples | None, weights: Tensor, buffers: Tensor) -> Evaluation:
+    def _evaluate_test(self, state: RunState, weights: Tensor, metrics: OwnMetrics | None = None) -> Evaluation:
+        return self._evaluate(self.test, self.own_tests, state, weights, metrics)
+
+    def _evaluate(
+        self,
+        samples: Samples | None,
+        own_samples: Mapping[int, Samples],
+        state: RunState,
+        weights: Tensor,
+        metrics: OwnMetrics | None = None,
+    ) -> Evaluation:
+        """Evaluate the global model on ``samples``; with personal layers, the clients' models on ``own_samples``."""
+        if self.model.personal_names:
+            return evaluate_own_models(self.evaluator, own_samples, state, weights, metrics)
         if samples is None:
             return Evaluation(None, None)
-        return evaluate(self.model, samples, self.config.loss, weights, buffers)
+        return self.evaluator.evaluate(samples, weights, state.buffers, metrics)

@@ -51,6 +51,22 @@ def test_progress_of_a_run_is_printed_without_controls(capsys, monkeypatch):
     assert_harmless(capsys.readouterr().err)
 
 
+def test_progress_names_evaluations_and_keeps_the_latest_accuracy():
+    run, bar = Run({"rounds": 3, "method": "taco", "seed": 0}, None, "serial: one client", [], list), ProgressBar()
+
+    def shown():
+        return bar.bar.tasks[bar.task].description
+
+    with following(bar, [run.config]):
+        bar.on_run_begin(run)
+        bar.on_evaluation_begin(run, 1)
+        assert shown() == "taco seed 0 evaluating"
+        bar.on_round_end(run, RoundRecord(1, 0.5, 1.0, None, 1.0))
+        assert shown() == "taco seed 0  50.0%"
+        bar.on_round_end(run, RoundRecord(2, None, None, None, 1.0))
+        assert shown() == "taco seed 0  50.0%"
+
+
 @pytest.mark.filterwarnings("default")
 def test_errors_and_warnings_are_printed_without_controls(cli, monkeypatch):
     def fail(*_, **__):

@@ -73,14 +73,17 @@ def test_held_out_samples_are_disjoint_from_the_remaining_ones():
     parts = [np.arange(10), np.arange(10, 31), np.arange(31, 32)]
     remaining, held_out = hold_out(parts, 0.25, seed=3)
     assert [len(part) for part in remaining] == [7, 15, 1]
-    assert sorted(np.concatenate([*remaining, held_out])) == list(range(32))
+    assert [len(part) for part in held_out] == [3, 6, 0]
+    for part, kept, held in zip(parts, remaining, held_out, strict=True):
+        assert sorted([*kept, *held]) == part.tolist()
 
 
 def test_held_out_samples_of_excluded_clients_are_discarded():
     parts = [np.arange(10), np.arange(10, 30)]
     everyone, one = hold_out(parts, 0.2, seed=0), hold_out(parts, 0.2, seed=0, exclude=[1])
     assert all(np.array_equal(a, b) for a, b in zip(everyone[0], one[0], strict=True))
-    assert np.array_equal(one[1], everyone[1][everyone[1] < 10])
+    assert [len(part) for part in one[1]] == [2, 0]
+    assert np.array_equal(one[1][0], everyone[1][0])
 
 
 def test_label_counts_have_one_row_per_client_and_one_column_per_class():

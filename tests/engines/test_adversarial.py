@@ -45,8 +45,10 @@ def test_freeloaders_upload_the_last_move_and_zeros(method):
                 assert torch.equal(rows[client], last_move if name == "update" else torch.zeros_like(rows[client]))
             assert name != "update" or rows[0].count_nonzero()
     assert torch.isfinite(rounds[-1].state.server.weights).all()
-    seconds = {record.seconds for finished in rounds for record in finished.clients if record.client in FREELOADERS}
-    assert seconds == {None}
+    records = [record for finished in rounds for record in finished.clients]
+    assert {record.seconds for record in records if record.client in FREELOADERS} == {None}
+    losses = {(record.client in FREELOADERS, record.quantities["training_loss"] is None) for record in records}
+    assert losses == {(True, True), (False, False)}
 
 
 def test_cohort_of_freeloaders_alone_does_not_move_the_model():

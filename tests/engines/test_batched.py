@@ -39,6 +39,7 @@ def assert_same_run(one, other):
     for record, twin in zip(one.history, other.history, strict=True):
         assert record.accuracy == twin.accuracy
         assert record.loss == pytest.approx(twin.loss, rel=1e-9)
+        assert record.training_loss == pytest.approx(twin.training_loss, rel=1e-9)
     for record, twin in zip(one.history.clients, other.history.clients, strict=True):
         assert (record.client, record.round) == (twin.client, twin.round)
         assert dict(record.quantities) == pytest.approx(dict(twin.quantities), rel=1e-9, abs=1e-12)

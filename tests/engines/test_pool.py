@@ -14,7 +14,7 @@ import pytest
 import torch
 from sketches import SKETCHES
 
-from fedtaco.engines import PoolEngine
+from fedtaco.engines import PoolEngine, SerialEngine
 from fedtaco.errors import InvalidInput, ProcessDied
 from fedtaco.methods import METHODS, FedAvg, Scaffold, Taco
 from fedtaco.testing.small_federation import final_state, make_simulator, run_rounds, skewed_clients
@@ -47,6 +47,18 @@ def test_pool_equals_serial_to_the_last_bit(method):
 @pytest.mark.parametrize("workers", [1, 3, 9])
 def test_result_does_not_depend_on_the_number_of_workers(workers):
     assert_same_state(final_state(Scaffold()), final_state(Scaffold(), engine=pool_of(workers)))
+
+
+@pytest.mark.parametrize("method", [FedAvg(), Taco()], ids=lambda method: method.name)
+def test_training_losses_equal_those_of_serial_to_the_last_bit(method):
+    losses = []
+    for engine in (SerialEngine, pool_of(2)):
+        simulator = make_simulator(method, engine=engine, steps=[1, 5, 2, 4, 3])
+        finished = run_rounds(simulator, simulator.initial_state())
+        losses.append([record.quantities["training_loss"] for one in finished for record in one.clients])
+    assert losses[0] == losses[1]
+    assert None not in losses[0]
+    assert len(set(losses[0])) == 20
 
 
 def test_seconds_of_every_client_are_recorded():

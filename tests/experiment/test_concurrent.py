@@ -32,6 +32,9 @@ class RecordingCallback(Callback):
     def on_run_begin(self, run):
         self.events.append(("begin", run.config["seed"], run.engine.partition(" ")[0]))
 
+    def on_evaluation_begin(self, run, round_number):
+        self.events.append(("evaluation", run.config["seed"], round_number))
+
     def on_round_end(self, run, record):
         assert run.history[-1] == record
         self.events.append(("round", run.config["seed"], record.round))
@@ -57,7 +60,7 @@ def test_concurrent_runs_equal_single_runs(tmp_path):
         own = [event for event in callback.events if event[1] == seed]
         assert own == [
             ("begin", seed, "batched"),
-            *(("round", seed, number) for number in (1, 2, 3)),
+            *((event, seed, number) for number in (1, 2, 3) for event in ("evaluation", "round")),
             ("end", seed, 3),
         ]
         single = fedtaco.run("taco", seed=seed, workers=1, **QUICK)
@@ -84,7 +87,7 @@ def test_runs_are_sequential_where_processes_cannot_be_forked(tmp_path, monkeypa
     monkeypatch.setattr(multiprocessing, "get_context", no_fork)
     callback = RecordingCallback()
     run_all(make_runs(tmp_path, 2), RunOptions(), callback)
-    assert [event[1] for event in callback.events] == 5 * [0] + 5 * [1]
+    assert [event[1] for event in callback.events] == 8 * [0] + 8 * [1]
 
 
 def test_runs_with_the_serial_engine_are_sequential(tmp_path):

@@ -19,9 +19,10 @@ from fedtaco.runs.callbacks import CallbackList
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "batch_size": 16}
 
 
-def run_tracked(name, folder):
-    config = resolve_config(method="taco", **QUICK)
-    return run_experiment(config, RunFolder(folder), RunOptions(), CallbackList(build_trackers([name]))).history
+def run_tracked(name, folder, metrics=None, **settings):
+    config = resolve_config(method="taco", **QUICK, **settings)
+    trackers = CallbackList(build_trackers([name]))
+    return run_experiment(config, RunFolder(folder), RunOptions(), trackers, metrics).history
 
 
 def test_tensorboard_logs_every_round(tmp_path):
@@ -33,6 +34,20 @@ def test_tensorboard_logs_every_round(tmp_path):
     assert [step for step, _ in logged] == [1, 2, 3]
     assert [value for _, value in logged] == pytest.approx(history.column("accuracy"))
     assert "method = taco" in events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
+
+
+def test_what_a_round_measures_is_logged_and_own_metrics_too(tmp_path):
+    from tensorboard.backend.event_processing import event_accumulator as accumulator
+
+    metrics = {"f1": lambda predictions, targets: 0.25, "bad": lambda predictions, targets: float("nan")}
+    with pytest.warns(RuntimeWarning, match="The metric 'bad' is not recorded"):
+        history = run_tracked("tensorboard", tmp_path / "run", metrics, eval_every=2)
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("metrics/f1")] == [(2, 0.25), (3, 0.25)]
+    assert [event.step for event in events.Scalars("accuracy")] == [2, 3]
+    assert "metrics/bad" not in events.Tags()["scalars"]
+    logged = [event.value for event in events.Scalars("training_loss")]
+    assert logged == pytest.approx(history.column("training_loss"))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def interrupt(method, nodes, out, at, after_replies, **options):
 
 
 def without_times(history):
-    timed = {"seconds", "slowest_client_seconds", "wall_seconds"}
+    timed = {"seconds", "slowest_client_seconds", "wall_seconds", "evaluation_seconds"}
     rows = [*history.table(), *history.client_table()]
     return [{name: value for name, value in row.items() if name not in timed} for row in rows]
 

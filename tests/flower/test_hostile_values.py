@@ -225,3 +225,35 @@ def test_an_expelled_client_takes_no_clipped_length_back():
 
 def zeroed(reply):
     return changed(reply, "arrays", "update", np.zeros_like)[0]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300, -2e9, [0.5], None])
+def test_an_impossible_training_loss_is_not_recorded(value, lines):
+    nodes, strategy = small_nodes(), small_strategy("fedavg")
+
+    def tamper(node, reply):
+        if node == HOSTILE:
+            metrics = dict(reply.content["metrics"].items())
+            own = {} if value is None else {"training-loss": value}
+            reply.content["metrics"] = MetricRecord(
+                {**{name: one for name, one in metrics.items() if name != "training-loss"}, **own}
+            )
+        return [reply]
+
+    nodes.tamper = tamper
+    run(strategy, nodes, ROUNDS)
+    honest = small_strategy("fedavg")
+    run(honest, small_nodes(), ROUNDS)
+    for record, twin in zip(history_of(strategy).clients, history_of(honest).clients, strict=True):
+        expected = None if record.client == CLIENT else twin.quantities["training_loss"]
+        assert record.quantities["training_loss"] == expected
+        assert record.quantities["weight"] == twin.quantities["weight"]
+    for record in history_of(strategy):
+        known = [
+            one.quantities["training_loss"]
+            for one in history_of(strategy).clients
+            if one.round == record.round and one.client != CLIENT
+        ]
+        assert record.training_loss == pytest.approx(sum(known) / 4)
+    named = [line for line in lines if f"node {HOSTILE}" in line and "training-loss is" in line]
+    assert len(named) == (0 if value is None else ROUNDS)

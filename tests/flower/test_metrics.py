@@ -81,3 +81,9 @@ def test_replies_without_the_weight_count_nothing_unless_all_lack_it():
 def test_only_finite_numbers_are_read():
     assert [read_number(value) for value in (1, 0.5)] == [1.0, 0.5]
     assert [read_number(value) for value in (True, "1", 1e301, math.inf, None, [1.0])] == [None] * 6
+
+
+def test_training_losses_of_honest_nodes_may_differ_by_orders_of_magnitude():
+    losses = [0.001, 0.002, 0.001, 0.5]
+    reported = [{"training-loss": loss} for loss in losses]
+    assert averaged(reported) == ({"training-loss": pytest.approx(sum(losses) / 4)}, {})

@@ -230,6 +230,51 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     assert len(history_of(strategy)) == 1
 
 
+def test_evaluations_every_few_rounds_by_nodes_and_server():
+    nodes, strategy = small_nodes(), small_strategy("taco", fraction_evaluate=1.0, eval_every=2)
+    for node, own in zip(nodes.nodes, skewed_clients(), strict=True):
+        nodes.apps[node] = evaluating_app(own, 0.5)
+    numbers = []
+    result = run(strategy, nodes, 5, evaluate_fn=lambda number, _: numbers.append(number))
+    assert numbers == [0, 2, 4, 5]
+    assert list(result.evaluate_metrics_clientapp) == [2, 4, 5]
+    assert history_of(strategy).column("accuracy") == [None, 0.5, None, 0.5, 0.5]
+    every = run(small_strategy("taco"), small_nodes(), 5)
+    assert_same_arrays(result.arrays, every.arrays)
+
+
+def test_final_arrays_are_those_of_the_last_round_even_if_it_is_not_evaluated():
+    strategy = small_strategy("taco", eval_every=10)
+    result = run(strategy, small_nodes(), 3)
+    assert_same_arrays(result.arrays, strategy.deployment.arrays())
+    shorter = run(small_strategy("taco"), small_nodes(), 2).arrays.to_torch_state_dict()
+    assert not torch.equal(shorter["weight"], result.arrays.to_torch_state_dict()["weight"])
+
+
+def assert_same_arrays(one, other):
+    expected = other.to_torch_state_dict()
+    for name, tensor in one.to_torch_state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_other_numbers_of_the_server_are_recorded_as_metrics():
+    def evaluate(number, arrays):
+        return MetricRecord({"accuracy": 0.5, "f1": 0.25 * number, "bad": float("nan"), "list": [1.0, 2.0]})
+
+    strategy = small_strategy("taco")
+    run(strategy, small_nodes(), 2, evaluate_fn=evaluate)
+    assert [record.metrics for record in history_of(strategy)] == [{"f1": 0.25, "bad": None}, {"f1": 0.5, "bad": None}]
+    assert history_of(strategy).column("loss") == [None, None]
+
+
+def test_training_loss_is_a_metric_of_the_round():
+    strategy = small_strategy("taco")
+    result = run(strategy, small_nodes(), 2)
+    losses = [record.quantities["training_loss"] for record in history_of(strategy).clients if record.round == 2]
+    assert history_of(strategy)[1].training_loss == pytest.approx(sum(losses) / 5)
+    assert result.train_metrics_clientapp[2]["training-loss"] == pytest.approx(sum(losses) / 5)
+
+
 # Memory for uploads
 
 

@@ -82,6 +82,7 @@ SETTINGS = {
     "momentum": 0.9,
     "nesterov": True,
     "optimizer": "sgd",
+    "personal": "bias",
     "rounds": 109,
     "seed": 11,
     "server_lr": 0.4,
@@ -142,7 +143,7 @@ def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
 
     class RecordingRunner(ClientRunner):
         def run(self, method, instructions, job):
-            configs.append((self.config, job.steps))
+            configs.append((self.config, self.model.personal_names, job.steps))
             return super().run(method, instructions, job)
 
     monkeypatch.setattr("fedtaco.flower.client.ClientRunner", RecordingRunner)
@@ -167,8 +168,8 @@ def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
         optimizer=Sgd(weight_decay=0.01, clip_norm=3.5, momentum=0.9, nesterov=True),
         lr_schedule=StepDecay(every=8, decay=0.3),
     )
-    for config, steps in configs:
-        assert (config.constants, config.batch_size, config.seed) == (constants, 5, 11)
+    for config, personal, steps in configs:
+        assert (config.constants, config.batch_size, config.seed, personal) == (constants, 5, 11, {"bias"})
         assert steps == 7  # four epochs of 12 samples would take 10
 
 

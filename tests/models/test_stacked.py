@@ -42,9 +42,22 @@ def test_stacked_gradients_equal_those_of_single_models(module, by_hand):
     assert stack.by_hand == by_hand
     points = model.vector + torch.linspace(-1, 1, 3, dtype=torch.float64)[:, None]
     batches = [(X.double() + shift, Y.roll(shift)) for shift in range(3)]
-    gradients = stack.gradient(points, *(torch.stack(parts) for parts in zip(*batches, strict=True)))
-    for point, batch, gradient in zip(points, batches, gradients, strict=True):
-        torch.testing.assert_close(gradient, model.gradient(point, batch, cross_entropy, 0), rtol=1e-9, atol=1e-12)
+    stacked = [torch.stack(parts) for parts in zip(*batches, strict=True)]
+    for point, batch, *found in zip(points, batches, *stack.gradient_and_loss(points, *stacked), strict=True):
+        expected = model.gradient_and_loss(point, batch, cross_entropy, 0)
+        torch.testing.assert_close(tuple(found), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, lambda prediction, y: 3 * cross_entropy(prediction, y)])
+def test_stacked_losses_are_right_even_where_the_softmax_is_zero(loss):
+    model = FlatModel(nn.Linear(4, 3))
+    stack = stack_model(model, loss, (X, Y), True)
+    assert stack.by_hand
+    points = 1000 * model.vector[None]
+    _, losses = stack.gradient_and_loss(points, X[None], Y[None])
+    _, own = model.gradient_and_loss(points[0], (X, Y), loss, 0)
+    assert own > 100
+    torch.testing.assert_close(losses[0], own)
 
 
 class DataDependent(nn.Module):

@@ -60,7 +60,13 @@ def write_run(
             ClientRecord(
                 number,
                 client,
-                {"alpha": client / 10 + number / 100, "cosine": 0.5, "norm": float(number), "weight": 1 / clients},
+                {
+                    "alpha": client / 10 + number / 100,
+                    "cosine": 0.5,
+                    "norm": float(number),
+                    "weight": 1 / clients,
+                    "training_loss": 1 / number,
+                },
                 seconds=None,
                 strikes=number,
                 expelled=out.get(client) == number,

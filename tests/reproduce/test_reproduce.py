@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from run_summaries import run_summary
 
 from fedtaco import InvalidInput
 from fedtaco.data.sources import SOURCES
@@ -222,21 +223,7 @@ def test_seconds_are_of_the_seeds_that_finished():
 
 
 def summary(**figures):
-    blank = {
-        "method": "m",
-        "stopped": None,
-        "final_accuracy": 0.8,
-        "output_accuracy": None,
-        "worst_tenth_accuracy": None,
-        "alpha": {},
-        "target": 0.7,
-        "rounds_to_target": 10,
-        "rounds": 50,
-        "client_seconds": None,
-        "dropped_uploads": 0,
-        "expelled": [],
-    }
-    return {**blank, **figures}
+    return run_summary("m", **{"rounds": 50, "target": 0.7, "rounds_to_target": 10, **figures})
 
 
 def test_marks_are_the_papers():

@@ -111,6 +111,19 @@ def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     assert all(json.loads(line)["schema"] == SCHEMA for line in lines)
 
 
+def test_evaluations_every_few_rounds_continue_as_planned(tmp_path):
+    settings = {**SETTINGS, "engine": "serial", "eval_every": 3, "validation": 0.2, "fine_tune_steps": 2}
+    expected = fedtaco.run("taco", **settings)
+    assert [record.round for record in expected.history if record.is_evaluated] == [3, 6, 8]
+    for number in (1, 4, 6):
+        with pytest.raises(Interrupted):
+            fedtaco.run("taco", out=tmp_path / "run", resume=True, callbacks=[interrupt_after(number)], **settings)
+    fedtaco.run("taco", out=tmp_path / "run", resume=True, **settings)
+    assert_same_result(expected, fedtaco.load(tmp_path / "run"))
+    with pytest.raises(InvalidInput, match="eval_every is 3 there and 2 here"):
+        fedtaco.run("taco", out=tmp_path / "run", resume=True, **{**settings, "eval_every": 2})
+
+
 def test_run_of_another_version_is_refused_with_the_difference(tmp_path, monkeypatch):
     fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", **SETTINGS)
     monkeypatch.setattr("fedtaco.experiment.config.__version__", "9.0")

@@ -5,7 +5,15 @@ from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partiti
 from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.noise import add_noise
 from fedtaco.data.own_data import as_samples
-from fedtaco.data.own_dataset import BY_CLIENT, count_own_clients, fingerprint, load_own_dataset, own_dataset
+from fedtaco.data.own_dataset import (
+    BY_CLIENT,
+    count_own_clients,
+    fingerprint,
+    fingerprint_samples,
+    load_own_dataset,
+    own_dataset,
+    own_samples,
+)
 from fedtaco.data.partitions import Partition, check_partition, is_own_partition, label_counts, partition
 from fedtaco.data.samples import Samples, TensorSamples, class_labels
 from fedtaco.data.sources import dataset_info, is_own_dataset
@@ -28,6 +36,7 @@ __all__ = [
     "dataset_info",
     "fetch_dataset",
     "fingerprint",
+    "fingerprint_samples",
     "have_equal_shapes",
     "hold_out",
     "is_own_dataset",
@@ -36,6 +45,7 @@ __all__ = [
     "load_dataset",
     "load_own_dataset",
     "own_dataset",
+    "own_samples",
     "partition",
     "partition_dataset",
     "split",

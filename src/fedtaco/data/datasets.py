@@ -124,7 +124,7 @@ def partition_dataset(data: TaskData, spec: str, clients: int, seed: int) -> Par
 
 def hold_out(
     parts: Sequence[Indices], fraction: float, seed: int, exclude: Collection[int] = ()
-) -> tuple[list[Indices], Indices]:
+) -> tuple[list[Indices], list[Indices]]:
     """Hold out a fraction of every client's samples, for validation.
 
     If the fraction is above 0, at least one sample is held out from each client that has two or more.
@@ -144,14 +144,14 @@ def hold_out(
     -------
     remaining : list of arrays
         Indices of each client's remaining samples.
-    held_out : array
-        Indices of the held-out samples of all clients.
+    held_out : list of arrays
+        Indices of each client's held-out samples.
 
     Examples
     --------
     >>> remaining, held_out = hold_out([np.arange(10), np.arange(10, 11)], 0.2, seed=0)
-    >>> [len(part) for part in remaining], len(held_out)
-    ([8, 1], 2)
+    >>> [len(part) for part in remaining], [len(part) for part in held_out]
+    ([8, 1], [2, 0])
     """
     remaining, held_out = [], []
     for client, part in enumerate(parts):
@@ -159,7 +159,7 @@ def hold_out(
         order = generator(seed, "validation", client).permutation(len(part))
         remaining.append(part[np.sort(order[count:])])
         held_out.append(part[np.sort(order[: 0 if client in exclude else count])])
-    return remaining, np.concatenate(held_out)
+    return remaining, held_out
 
 
 def split(data: object, spec: str, clients: int, seed: int = 0) -> list[Samples]:

@@ -1,6 +1,6 @@
 """Data of users' own, in the form of the datasets that fedtaco ships."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,13 +55,13 @@ def own_dataset(name: str, train: Any, test: Any, *, per_client: bool) -> TaskDa
     ((4,), 3, 'by client')
     """
     if per_client:
-        clients = [_read(f"Client {number}", data) for number, data in enumerate(train)]
+        clients = [own_samples(f"Client {number}", data) for number, data in enumerate(train)]
         if not clients:
             raise InvalidInput("There are no clients; give at least one.")
         samples: Samples = JoinedSamples(clients)
     else:
-        samples = _read("The training set", train)
-    tested = None if test is None else _read("The test set", test)
+        samples = own_samples("The training set", train)
+    tested = None if test is None else own_samples("The test set", test)
     partition = BY_CLIENT if per_client else "iid"
     info = DatasetInfo(name, name, _input_shape(samples), _count_classes(samples, tested), "mlp", partition)
     return TaskData(info, samples, tested)
@@ -114,24 +114,24 @@ def fingerprint(data: TaskData) -> str:
 
     Of samples that are not in memory, only some are read.
     """
-    return digest_tensors(_digested(data))
-
-
-def _digested(data: TaskData) -> Iterator[tuple[str, Tensor]]:
     train = data.train.parts if isinstance(data.train, JoinedSamples) else [data.train]
-    for owner, samples in (
-        *((f"client {number}", one) for number, one in enumerate(train)),
-        ("the test set", data.test),
-    ):
-        if samples is None:
-            continue
-        yield f"{owner} size", torch.tensor(len(samples))
-        with _reading(owner):
-            torch.default_generator.manual_seed(0)  # a dataset may draw, for instance random crops
-            for indices in _digested_indices(samples):
-                x, y = samples.batch(indices)
-                yield from ((f"{owner} x", tensor) for tensor in tensors_of(x))
-                yield f"{owner} y", y
+    named = [(f"client {number}", samples) for number, samples in enumerate(train)]
+    return fingerprint_samples(named if data.test is None else [*named, ("the test set", data.test)])
+
+
+def fingerprint_samples(samples: Iterable[tuple[str, Samples]]) -> str:
+    """Return the SHA-256 of samples, given with the names of their owners."""
+    return digest_tensors(tensor for owner, own in samples for tensor in _digested(owner, own))
+
+
+def _digested(owner: str, samples: Samples) -> Iterator[tuple[str, Tensor]]:
+    yield f"{owner} size", torch.tensor(len(samples))
+    with _reading(owner):
+        torch.default_generator.manual_seed(0)  # a dataset may draw, for instance random crops
+        for indices in _digested_indices(samples):
+            x, y = samples.batch(indices)
+            yield from ((f"{owner} x", tensor) for tensor in tensors_of(x))
+            yield f"{owner} y", y
 
 
 def _digested_indices(samples: Samples) -> Sequence[Tensor]:
@@ -164,7 +164,8 @@ def _reading(owner: str) -> Iterator[None]:
         raise InvalidInput(f"The samples of {owner} cannot be read: {reason_of(error)}") from error
 
 
-def _read(owner: str, data: Any) -> Samples:
+def own_samples(owner: str, data: Any) -> Samples:
+    """Return data of ``owner`` as samples; raise InvalidInput if they are of another form, or there are none."""
     try:
         samples = as_samples(data)
     except InvalidInput as error:

@@ -80,10 +80,11 @@ class AdversarialEngine:
         renumbered = [replace(job, row=row) for row, job in enumerate(jobs)]
         done = self.engine.run(method, replace(instructions, broadcast=replace(sent, scalars=scalars)), renumbered)
         uploads = [{name: matrix[row] for name, matrix in done.vectors.items()} for row in range(len(jobs))]
-        return [
-            (job, ClientResult(upload, done.memories[job.client], buffers, done.seconds[job.client]))
-            for job, upload, buffers in zip(jobs, uploads, done.buffers, strict=True)
-        ]
+        results = []
+        for job, upload, buffers in zip(jobs, uploads, done.buffers, strict=True):
+            seconds, training_loss = done.seconds[job.client], done.training_losses[job.client]
+            results.append((job, ClientResult(upload, done.memories[job.client], buffers, seconds, training_loss)))
+        return results
 
     def _zero_upload(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> NamedTensors:
         """Return an upload of zeros, in which a freeloader replaces only the update."""

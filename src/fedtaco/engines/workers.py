@@ -1,7 +1,7 @@
 """Worker processes, one torch thread each, that write their results into shared memory.
 
 Workers are forked, so that they have the model and the data without any transfer. Broadcasts, memories and
-uploads are in shared memory; pipes carry only the numbers of a job, its seconds, and errors.
+uploads are in shared memory; pipes carry only the numbers of a job, its seconds and training loss, and errors.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ MAX_TRIES = 2
 """Maximum number of attempts to run a batch of jobs whose worker dies."""
 
 JobBatch = Sequence[ClientJob]
+Measurements = Mapping[int, tuple[float | None, float | None]]
+"""Seconds and training loss of each client, by row."""
 RunBatch = Callable[[Method, Instructions, JobBatch], Sequence[ClientResult]]
 """A function that runs a batch of jobs in a worker and returns one result per job."""
 
@@ -134,7 +136,7 @@ class SharedBuffers:
         _copy({name: rows[row] for name, rows in self.new_memory.items()}, result.memory)
         self.new_buffers[row].copy_(result.buffers)
 
-    def read_results(self, jobs: JobBatch, seconds: Mapping[int, float | None]) -> CohortResults:
+    def read_results(self, jobs: JobBatch, measured: Measurements) -> CohortResults:
         """Return the results of a cohort; uploads are views of the buffers and valid until the next round."""
         results = CohortResults.empty(jobs)
         count = len(jobs)
@@ -142,7 +144,7 @@ class SharedBuffers:
         results.buffers = self.new_buffers[:count]
         for job in jobs:
             results.memories[job.client] = {name: rows[job.row].clone() for name, rows in self.new_memory.items()}
-            results.seconds[job.client] = seconds[job.row]
+            results.seconds[job.client], results.training_losses[job.client] = measured[job.row]
         return results
 
 
@@ -166,7 +168,7 @@ class _PhaseWorkers:
         waiting = list(reversed(batches))
         running: dict[Connection, JobBatch] = {}
         tries: dict[int, int] = {}
-        seconds: dict[int, float | None] = {}
+        measured: dict[int, tuple[float | None, float | None]] = {}
 
         def assign(link: Connection) -> None:
             if waiting:
@@ -196,9 +198,9 @@ class _PhaseWorkers:
                     continue
                 if isinstance(answer, Exception):
                     raise answer
-                seconds.update(answer)
+                measured.update(answer)
                 assign(link)
-        return self.shared.read_results(jobs, seconds)
+        return self.shared.read_results(jobs, measured)
 
     def _replace(self, link: Connection, batch: JobBatch, tries: int, when: str) -> Connection:
         """Replace a worker that died, or raise ProcessDied if its batch was tried too often."""
@@ -247,7 +249,8 @@ def _work(
             results = run_batch(method, shared.read_instructions(phase, round_number), jobs)
             for job, result in zip(jobs, results, strict=True):
                 shared.write_result(job.row, method.decode(result.upload), result)
-            link.send({job.row: result.seconds for job, result in zip(jobs, results, strict=True)})
+            measured = [(result.seconds, result.training_loss) for result in results]
+            link.send({job.row: numbers for job, numbers in zip(jobs, measured, strict=True)})
         except Exception as error:
             link.send(picklable(error))
 

@@ -164,6 +164,9 @@ class _PipeCallback(Callback):
     def on_run_begin(self, run: Run) -> None:
         self._send("on_run_begin", (run.engine, list(run.history)))
 
+    def on_evaluation_begin(self, run: Run, round_number: int) -> None:
+        self._send("on_evaluation_begin", round_number)
+
     def on_round_end(self, run: Run, record: RoundRecord) -> None:
         self._send("on_round_end", record)
 

@@ -75,6 +75,11 @@ def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> Experiment
     if info.partition != BY_CLIENT:
         check_partition(config["partition"])
     _check_freeloaders(config)
+    if config["fine_tune_steps"] and not config["validation"] and not own.client_tests:
+        raise InvalidInput(
+            "fine_tune_steps has no effect without samples of each client to evaluate on; hold some out (validation), "
+            "or give some (client_tests)."
+        )
     method, detector = create_method_and_detector(config)
     check_optimizer(method, make_optimizer(config))
     check_parameters(config["parameters"], [config["method"]], config["detector"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,8 +13,18 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedtaco.data import TaskData, fingerprint, is_own_dataset, load_own_dataset, own_dataset
+from fedtaco.data import (
+    Samples,
+    TaskData,
+    fingerprint,
+    fingerprint_samples,
+    is_own_dataset,
+    load_own_dataset,
+    own_dataset,
+    own_samples,
+)
 from fedtaco.errors import InvalidInput
+from fedtaco.evaluation import OwnMetrics
 from fedtaco.models import Loss, is_own_model
 from fedtaco.randomness import torch_seed
 from fedtaco.registry import call_own, import_object
@@ -36,6 +46,10 @@ class OwnTask:
     """The mean loss of a batch, from predictions and targets."""
     steps: Sequence[int] | None = None
     """Local steps of each client; ``local_steps`` for all by default."""
+    client_tests: Mapping[int, Samples] = field(default_factory=dict)
+    """Test samples of each client that has its own."""
+    metrics: OwnMetrics = field(default_factory=dict)
+    """Functions of predictions and targets, by name."""
 
     @classmethod
     def from_settings(cls, dataset: str | None, model: OwnModel | str | None) -> OwnTask:
@@ -59,20 +73,16 @@ class OwnTask:
         name: str | None = None,
         loss: Loss = cross_entropy,
         local_steps: int | Sequence[int] | None = None,
+        client_tests: Sequence[Any] | None = None,
+        metrics: OwnMetrics | None = None,
     ) -> OwnTask:
         """Return the task of a model and clients that are given in Python; see :func:`fedtaco.train`."""
         if name is not None and (":" in name or not name.strip()):
             raise InvalidInput(f"name is '{name}'; it must be text without a colon.")
         data = own_dataset(name or OWN_DATA, clients, test, per_client=True)
-        if local_steps is None or isinstance(local_steps, int):
-            return cls(data, _find_model(model), loss)
-        if len(local_steps) != len(clients):
-            raise InvalidInput(
-                f"local_steps lists {len(local_steps)} numbers for {len(clients)} clients; give one for each."
-            )
-        if min(local_steps) < 1:
-            raise InvalidInput(f"local_steps contains {min(local_steps)}; each must be a whole number at least 1.")
-        return cls(data, _find_model(model), loss, list(local_steps))
+        tests = _tests_by_client(client_tests, len(clients))
+        steps = _steps_by_client(local_steps, len(clients)) if isinstance(local_steps, Sequence) else None
+        return cls(data, _find_model(model), loss, steps, tests, metrics or {})
 
     def build_model(self, seed: int) -> nn.Module:
         """Return the own model with the initial weights of a seed; a module has the same ones for every seed.
@@ -104,6 +114,10 @@ class OwnTask:
             stored["weights"] = digest_tensors(self.build_model(seed).state_dict().items())
         if self.loss is not cross_entropy:
             stored["loss"] = name_of(self.loss)
+        if self.client_tests:
+            stored["client_tests"] = fingerprint_samples(
+                (f"client {client}", samples) for client, samples in self.client_tests.items()
+            )
         if self.steps is not None:
             stored["steps"] = hashlib.sha256(str(list(self.steps)).encode()).hexdigest()
         return stored
@@ -133,6 +147,21 @@ def _find_model(model: OwnModel | str | None) -> OwnModel | None:
         return model
     found: OwnModel | None = import_object(model, "model", "Class") if is_own_model(model) else None
     return found
+
+
+def _tests_by_client(tests: Sequence[Any] | None, clients: int) -> dict[int, Samples]:
+    if tests is not None and len(tests) != clients:
+        raise InvalidInput(f"client_tests lists {len(tests)} test sets for {clients} clients; give one for each.")
+    given = {client: data for client, data in enumerate(tests or ()) if data is not None}
+    return {client: own_samples(f"client_tests[{client}]", data) for client, data in given.items()}
+
+
+def _steps_by_client(steps: Sequence[int], clients: int) -> list[int]:
+    if len(steps) != clients:
+        raise InvalidInput(f"local_steps lists {len(steps)} numbers for {clients} clients; give one for each.")
+    if min(steps) < 1:
+        raise InvalidInput(f"local_steps contains {min(steps)}; each must be a whole number at least 1.")
+    return list(steps)
 
 
 def _needs_no_arguments(model: Any) -> bool:

@@ -16,7 +16,6 @@ from fedtaco.data import (
     Samples,
     TensorSamples,
     add_noise,
-    class_labels,
     dataset_info,
     hold_out,
     label_counts,
@@ -27,6 +26,7 @@ from fedtaco.data import (
 from fedtaco.device import choose_device
 from fedtaco.engines import EngineChoice, Workload, select_engine
 from fedtaco.errors import InvalidInput
+from fedtaco.evaluation import Evaluator, OwnMetrics, check_metrics, draw_samples
 from fedtaco.experiment.config import create_method_and_detector
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import Method
@@ -49,8 +49,8 @@ class PreparedRun:
     """A run that is ready to start."""
 
     partition: PartitionRecord
-    test_counts: Sequence[int]
-    """Number of test samples of each class; empty if unknown."""
+    test_samples: int
+    """Number of samples in the test set, of which ``eval_samples`` are evaluated."""
     notes: Sequence[str]
     """Remarks on the partition, for the user."""
     simulator: Simulator
@@ -80,9 +80,10 @@ class PreparedRun:
         partition = partition_dataset(data, config["partition"], config["clients"], seed)
         adversaries = _adversaries(config, partition)
         parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=adversaries.never_training)
-        if config["validation"] and not len(held_out):
-            raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
         train = add_noise(data.train, partition, seed)
+        validation = train.subset(np.concatenate(held_out))
+        if config["validation"] and not len(validation):
+            raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
         clients = [train.subset(part) for part in parts]
         for client in adversaries.clients:
             clients[client] = _change_samples(adversaries.behaviour, clients[client], data.info.classes)
@@ -94,7 +95,14 @@ class PreparedRun:
             build_initial_model(config, own),
             clients,
             data.test,
-            validation=train.subset(held_out) if len(held_out) else None,
+            validation=validation if len(validation) else None,
+            client_tests=own.client_tests
+            or {
+                client: train.subset(part)
+                for client, part in enumerate(held_out)
+                if len(part) and client not in adversaries.clients
+            },
+            metrics=own.metrics,
             loss=own.loss,
             steps=own.steps,
             adversaries=adversaries,
@@ -103,10 +111,8 @@ class PreparedRun:
         )
         unknown = PartitionRecord.unknown(len(parts)).label_counts
         counts = unknown if data.labels is None else label_counts(data.labels, parts, data.info.classes)
-        test_labels = None if data.test is None else class_labels(data.test)
-        test_counts = [] if test_labels is None else np.bincount(test_labels, minlength=data.info.classes).tolist()
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, test_counts, partition.notes, simulator, engine)
+        return cls(record, 0 if data.test is None else len(data.test), partition.notes, simulator, engine)
 
 
 def prepare_simulator(
@@ -118,6 +124,8 @@ def prepare_simulator(
     test: Samples | None,
     *,
     validation: Samples | None = None,
+    client_tests: Mapping[int, Samples] | None = None,
+    metrics: OwnMetrics | None = None,
     loss: Loss = cross_entropy,
     steps: Sequence[int] | None = None,
     adversaries: AdversarialClients = NO_ADVERSARIES,
@@ -137,6 +145,10 @@ def prepare_simulator(
         The module to train; it is copied.
     clients, test, validation
         Samples of each client, and samples to evaluate on or ``None``.
+    client_tests
+        Samples to evaluate the final model on for each client, by client.
+    metrics
+        Own metrics.
     loss
         The mean loss of a batch, from predictions and targets.
     steps
@@ -153,17 +165,25 @@ def prepare_simulator(
     """
     flat = FlatModel(model, choose_device(config["device"]), split_names(config["personal"] or ""))
     owners = {f"client {number}": samples for number, samples in enumerate(clients)}
+    owners |= {f"the test set of client {client}": own for client, own in (client_tests or {}).items()}
     check_samples(flat, owners if test is None else {**owners, "the test set": test}, loss)
     steps = steps or _steps_per_client(config, clients)
     constants = make_constants(config, clients=len(clients), rounds=config["rounds"], local_steps=max(steps))
     runner = ClientRunner(flat, clients, ClientConfig(constants, config["batch_size"], loss, config["seed"]))
     workload = Workload(runner, steps, cohort_size(config["participation"], len(clients)), cores())
     engine = select_engine(config["engine"], workload, workers=workers, previous=previous)
+    check_metrics(metrics or {})
+    workers = engine.workers if config["engine"] != "auto" else workers or cores()
     simulator = Simulator(
         method,
         runner,
-        test,
+        None if test is None else draw_samples(test, config["eval_samples"], config["seed"]),
         validation=validation,
+        evaluator=Evaluator(flat, loss, config["seed"], workers if workload.on_cpu else 1),
+        metrics=metrics,
+        eval_every=config["eval_every"],
+        client_tests=client_tests,
+        fine_tune_steps=config["fine_tune_steps"],
         steps=steps,
         participation=config["participation"],
         weighting=config["weighting"],

@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
+from fedtaco.evaluation import count_classes
 from fedtaco.experiment.config import to_stored
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnModel, OwnTask
 from fedtaco.experiment.prepared_run import PreparedRun, build_initial_model, build_named_model
@@ -84,6 +86,7 @@ def _run(
     state = recorder.begin(initial, engine.to_config(), resume=options.resume, client_memory=memory)
     path = None if folder is None else folder.path
     run = Run(config, path, str(engine), recorder.history.rounds, lambda: recorder.current_model(simulator.model))
+    simulator.on_evaluation = partial(callback.on_evaluation_begin, run)
     ending: RunStopped | StopTraining | None = None
     try:
         callback.on_run_begin(run)
@@ -99,7 +102,9 @@ def _run(
         simulator.method,
         simulator.model,
         ending,
-        test_counts=prepared.test_counts,
+        evaluations=simulator.evaluate_clients(recorder.state) if ending is None else [],
+        test_counts=[] if simulator.test is None else count_classes(simulator.test),
+        samples=None if simulator.test is None else (len(simulator.test), prepared.test_samples),
         engine=str(engine),
         partition_notes=list(prepared.notes),
     )
@@ -139,7 +144,7 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
     Returns
     -------
     Result
-        The history and the models.
+        The history, the models, and their evaluations on each client's own samples.
 
     Raises
     ------
@@ -158,8 +163,14 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
     flat = FlatModel(blank, personal=split_names(folder.config().get("personal", "")))
     trained, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
     folder.partition()  # verified, although the result does not contain it
-    summary, personal = folder.summary() or {}, read_personal_layers(folder, flat)
-    return Result(folder.history(), trained.eval(), output.eval(), summary, personal)
+    return Result(
+        folder.history(),
+        trained.eval(),
+        output.eval(),
+        folder.summary() or {},
+        read_personal_layers(folder, flat),
+        folder.client_evaluations(),
+    )
 
 
 def _blank_model(folder: RunFolder, model: OwnModel | None) -> nn.Module:

@@ -43,7 +43,7 @@ class Tracker(Callback, ABC, Generic[Session]):
         self._try(lambda: self.sessions.update({run: self.open(run.config, run.folder or Path("runs"))}))
 
     def on_round_end(self, run: Run, record: RoundRecord) -> None:
-        numbers = _numbers(dataclasses.asdict(record))
+        numbers = _numbers(record)
         self._try(lambda: self.log(self.sessions[run], record.round, numbers))
 
     def on_run_end(self, run: Run, summary: Mapping[str, Any]) -> None:
@@ -175,8 +175,10 @@ def _run_name(config: Mapping[str, Any]) -> str:
     return f"{config['method']} {config['dataset']} seed {config['seed']}"
 
 
-def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numeric entries of a record, without the number of the round."""
+def _numbers(record: RoundRecord) -> dict[str, float]:
+    """Return the numbers of a record, without the number of the round; own metrics as ``metrics/name``."""
+    own = {f"metrics/{name}": value for name, value in record.metrics.items()}
+    fields = {**dataclasses.asdict(record), **own}
     return {name: value for name, value in fields.items() if isinstance(value, int | float) and name != "round"}
 
 

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from torch.nn.functional import cross_entropy
 
 from fedtaco.errors import InvalidInput
+from fedtaco.evaluation import OwnMetrics
 from fedtaco.experiment.config import require_steps_or_epochs, resolve_config
 from fedtaco.experiment.own_task import OwnModel, OwnTask
 from fedtaco.experiment.runner import run_experiment
@@ -30,6 +31,8 @@ def train(
     rounds: int,
     local_steps: int | Sequence[int] | None = None,
     loss: Loss = cross_entropy,
+    client_tests: Sequence[Any] | None = None,
+    metrics: OwnMetrics | None = None,
     detector: Detector | type[Detector] | str = "off",
     name: str | None = None,
     out: str | Path | None = None,
@@ -64,6 +67,12 @@ def train(
     loss
         The mean loss of a batch, from predictions and targets. If the model returns an object with ``logits``, these
         are the predictions.
+    client_tests
+        One test set per client, in the same form, or ``None`` for a client without one. The final model is evaluated
+        on each, see ``client_evaluations`` of the result; with ``fine_tune_steps``, also after fine-tuning.
+    metrics
+        Own metrics by name, such as ``{"f1": f1}``: functions of the model's outputs for all test samples and of their
+        targets, both tensors on the CPU, that return a number. They are recorded in each evaluated round.
     detector
         A detector, such as ``Guard(copy=1e-9)``, or a name.
     name
@@ -82,8 +91,8 @@ def train(
     **settings
         ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
         ``weight_decay``, ``clip_norm``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``engine``,
-        ``device``, ``seed``, ``validation``, ``target``, ``freeloaders``, ``behaviour`` and ``parameters``, as
-        ``fedtaco run --help`` explains them.
+        ``device``, ``seed``, ``validation``, ``eval_every``, ``eval_samples``, ``fine_tune_steps``, ``target``,
+        ``freeloaders``, ``behaviour`` and ``parameters``, as ``fedtaco run --help`` explains them.
 
     Returns
     -------
@@ -109,7 +118,16 @@ def train(
     """
     check_names(TrainSettings, settings)
     require_steps_or_epochs({**settings, "local_steps": local_steps})
-    own = OwnTask.from_data(model, clients, test, name=name, loss=loss, local_steps=local_steps)
+    own = OwnTask.from_data(
+        model,
+        clients,
+        test,
+        name=name,
+        loss=loss,
+        local_steps=local_steps,
+        client_tests=client_tests,
+        metrics=metrics,
+    )
     steps = max(local_steps) if isinstance(local_steps, Sequence) else local_steps
     named = model if isinstance(model, str) else None
     config = resolve_config(
@@ -124,6 +142,7 @@ def run(
     model: OwnModel | str | None = None,
     detector: Detector | type[Detector] | str = "off",
     loss: Loss = cross_entropy,
+    metrics: OwnMetrics | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -144,7 +163,7 @@ def run(
     data_dir
         Folder with datasets; by default the one in the environment variable FEDTACO_DATA, else one in the
         user's cache.
-    detector, loss, out, resume, overwrite, callbacks, track, workers
+    detector, loss, metrics, out, resume, overwrite, callbacks, track, workers
         As in :func:`fedtaco.train`.
     **settings
         The other settings of a run, as ``fedtaco run --help`` explains them: ``dataset``, ``rounds``,
@@ -169,7 +188,7 @@ def run(
     1
     """
     check_names(RunSettings, settings)
-    own = replace(OwnTask.from_settings(settings.get("dataset"), model), loss=loss)
+    own = replace(OwnTask.from_settings(settings.get("dataset"), model), loss=loss, metrics=metrics or {})
     named = model if isinstance(model, str) else None
     config = resolve_config(own, method=method, model=named, detector=detector, **settings)
     return run_alone(config, out, RunOptions(resume, overwrite, data_dir, workers), callbacks, track, own)

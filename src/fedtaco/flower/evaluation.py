@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -14,6 +15,7 @@ from fedtaco.flower.replies import error_reason
 from fedtaco.flower.wire import EvaluationInstructions, read_metrics, wire_key
 from fedtaco.printable import printable
 from fedtaco.randomness import generator
+from fedtaco.records import finite_or_none
 from fedtaco.server import cohort_size
 
 
@@ -68,10 +70,25 @@ def average_evaluations(deployment: Deployment, replies: Iterable[Message], numb
     return means
 
 
-def recorded_scores(metrics: MetricRecord | None) -> dict[str, float | None]:
-    """Return accuracy and loss as they are recorded; ``None`` if not measured. A loss may be NaN, an accuracy not."""
-    found = {} if metrics is None else metrics
-    values = {name: found.get(name) for name in ("accuracy", "loss")}
-    scores = {name: float(value) if isinstance(value, int | float) else None for name, value in values.items()}
-    accuracy = scores["accuracy"]
-    return {**scores, "accuracy": accuracy if accuracy is not None and math.isfinite(accuracy) else None}
+def recorded_scores(by_nodes: MetricRecord | None, by_server: MetricRecord | None) -> dict[str, Any]:
+    """Return what is recorded of an evaluation: accuracy, loss, and under ``metrics`` the server's other numbers.
+
+    Parameters
+    ----------
+    by_nodes, by_server
+        What the nodes and the server measured, or ``None``; the server's accuracy and loss are preferred.
+
+    Returns
+    -------
+    dict
+        Fields of :class:`~fedtaco.records.RoundRecord`; ``None`` if not measured. A loss may be NaN, other numbers not.
+    """
+    own = _numbers(by_server)
+    found = _numbers(by_nodes) if by_server is None else own
+    others = {name: finite_or_none(value) for name, value in own.items() if name not in ("accuracy", "loss")}
+    accuracy = finite_or_none(found.get("accuracy", math.nan))
+    return {"accuracy": accuracy, "loss": found.get("loss"), "metrics": others}
+
+
+def _numbers(metrics: MetricRecord | None) -> dict[str, float]:
+    return {name: float(value) for name, value in (metrics or {}).items() if isinstance(value, int | float)}

@@ -11,10 +11,15 @@ from statistics import median_low
 
 from flwr.app import MetricRecord
 
+from fedtaco.flower.wire import TRAINING_LOSS
 from fedtaco.printable import printable, quoted
 
 MAX_METRIC = 1e300
 """Metrics above this value are invalid, as NaN is."""
+RANGES = {"accuracy": (0.0, 1.0), TRAINING_LOSS: (-1e9, 1e9)}
+"""Lowest and highest valid value of some metrics."""
+VARIED = frozenset({TRAINING_LOSS})
+"""Metrics that are not clipped, because they differ by orders of magnitude between honest nodes."""
 MAX_COUNT_RATIO = 100.0
 """A node's number of samples counts at most this many times the median of all nodes."""
 MAX_DEVIATION = 10.0
@@ -30,6 +35,17 @@ def read_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if -MAX_METRIC < value < MAX_METRIC else None
+
+
+def read_metric(name: str, value: object) -> float | None:
+    """Return a reported metric as a number; ``None`` if it is not a finite number in its range.
+
+    >>> read_metric("accuracy", 0.5), read_metric("accuracy", 1.5), read_metric("loss", 1.5)
+    (0.5, None, 1.5)
+    """
+    number = read_number(value)
+    low, high = RANGES.get(name, (-math.inf, math.inf))
+    return number if number is not None and low <= number <= high else None
 
 
 def cap_counts(counts: Sequence[float]) -> list[float]:
@@ -54,8 +70,9 @@ def mean_metrics(
 ) -> tuple[MetricRecord, dict[int, list[str]]]:
     """Return the weighted means of the metrics that more than half of the replies contain.
 
-    Invalid values are ignored, and values far from the others are clipped. The mean is NaN if at least three replies
-    contain the metric and all of their values are invalid, as when the model has diverged.
+    Invalid values are ignored, and values far from the others are clipped, except those of metrics in :data:`VARIED`.
+    The mean is NaN if at least three replies contain the metric and all of their values are invalid, as when the model
+    has diverged.
 
     Parameters
     ----------
@@ -76,13 +93,13 @@ def mean_metrics(
         stated = {place: metrics[name] for place, metrics in enumerate(reported) if name in metrics}
         if 2 * len(stated) <= len(reported):
             continue
-        values = {place: number for place, value in stated.items() if (number := _valid(name, value)) is not None}
+        values = {place: number for place, value in stated.items() if (number := read_metric(name, value)) is not None}
         for place in set(stated) - set(values):
             problems.setdefault(place, []).append(f"{printable(name)} is {quoted(stated[place])}")
         if not values:
             means |= {name: math.nan} if len(stated) >= MIN_REPLIES else {}
             continue
-        low, high = _usual_range(list(values.values()))
+        low, high = (-math.inf, math.inf) if name in VARIED else _usual_range(list(values.values()))
         for place, value in values.items():
             if not low <= value <= high:
                 problems.setdefault(place, []).append(f"{printable(name)} is {value:.3g}, far from the others")
@@ -91,13 +108,6 @@ def mean_metrics(
             clipped = {place: min(max(value, low), high) for place, value in values.items()}
             means[name] = sum(counts[place] / total * value for place, value in clipped.items())
     return MetricRecord({**means}), problems
-
-
-def _valid(name: str, value: object) -> float | None:
-    """Return a valid metric as a number: an accuracy is between 0 and 1, any other metric is finite."""
-    number = read_number(value)
-    in_range = number is not None and (name != "accuracy" or 0 <= number <= 1)
-    return number if in_range else None
 
 
 def _usual_range(values: list[float]) -> tuple[float, float]:

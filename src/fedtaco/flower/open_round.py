@@ -89,7 +89,7 @@ class OpenRound:
             If the model or its loss is not finite.
         """
         if self._collector is None:
-            metrics = measure(self.outcome.state)
+            metrics = self.server.evaluate(self.outcome.state, measure)
         else:
             instructions = self._collector.instructions
             self.outcome, metrics = self.server.settle(self.state, instructions, self.outcome, measure)

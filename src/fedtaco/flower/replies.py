@@ -9,9 +9,9 @@ from torch import Tensor
 from fedtaco.cohort import CohortResults, Instructions, normalize
 from fedtaco.errors import RunStopped
 from fedtaco.flower.arrays import InvalidArrays, read_tensors
-from fedtaco.flower.metrics import ReportedMetrics, cap_counts, mean_metrics, read_number
+from fedtaco.flower.metrics import ReportedMetrics, cap_counts, mean_metrics, read_metric, read_number
 from fedtaco.flower.upload_matrix import allocate_matrix
-from fedtaco.flower.wire import SECONDS, read_header, read_metrics, wire_key
+from fedtaco.flower.wire import SECONDS, TRAINING_LOSS, read_header, read_metrics, wire_key
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.parameters import Domain
 from fedtaco.printable import printable, quoted
@@ -100,6 +100,9 @@ class ReplyCollector:
             buffers=vectors.pop("buffers", self.instructions.buffers.expand(count, -1)),
             vectors=vectors,
             seconds={client: _seconds(own) for client, own in self.metrics.items()},
+            training_losses={
+                client: read_metric(TRAINING_LOSS, own.get(TRAINING_LOSS)) for client, own in self.metrics.items()
+            },
         )
         unused = [row for row, client in enumerate(self.cohort) if client not in self.counts]
         results.drop({row: self.dropped.get(self.cohort[row], silence) for row in unused})

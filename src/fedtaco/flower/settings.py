@@ -15,7 +15,7 @@ class StrategySettings(SharedSettings, total=False):
         str | None, setting(None, "Metric that weights replies, such as num-examples; all count alike by default.")
     ]
     fraction_evaluate: Annotated[
-        float, setting(1.0, "Fraction of the connected nodes that evaluates the model after a round.", low=0, high=1)
+        float, setting(1.0, "Fraction of the connected nodes that evaluates the model.", low=0, high=1)
     ]
     clients: Annotated[
         int | None,

@@ -69,8 +69,10 @@ class FedStrategy(Strategy):
           the minimum number of clients in a round, and the number of nodes that must be connected.
         - ``weighted_by_key``: the metric by which replies are weighted, such as ``"num-examples"``; all count alike
           by default.
-        - ``fraction_evaluate``: the fraction of the connected nodes that evaluates the model after a round, in the
+        - ``fraction_evaluate``: the fraction of the connected nodes that evaluates the model, in the
           ``@app.evaluate()`` of the client app.
+        - ``eval_every``: the number of rounds between two evaluations, by the nodes and by ``evaluate_fn``; the last
+          round is always evaluated.
         - ``clients``: the number of nodes in the run; those connected at its start by default. Other nodes take
           no part.
         - ``dataset``, ``target``: the name of the data in the report, and the accuracy for rounds-to-accuracy.
@@ -207,8 +209,9 @@ class FedStrategy(Strategy):
         train_config, evaluate_config
             Further entries of the ``config`` that nodes receive with messages to train and to evaluate.
         evaluate_fn
-            Evaluates the global model on the server, before the first round and after each round. The run records
-            the ``accuracy`` and ``loss`` that it returns, or else those that the nodes measured.
+            Evaluates the global model on the server, before the first round and after each round that is evaluated.
+            The run records the ``accuracy`` and ``loss`` that it returns, or else those that the nodes measured, and
+            all other numbers that it returns as ``metrics``.
 
         Returns
         -------
@@ -277,15 +280,16 @@ class FedStrategy(Strategy):
 
         def measure(state: RunState) -> dict[str, Any]:
             deployment.state = state
-            result.arrays = arrays = deployment.arrays()
+            arrays = deployment.arrays()
             requests = list(self.configure_evaluate(number, arrays, evaluate_config or ConfigRecord(), exchange.grid))
             measured = self.aggregate_evaluate(number, exchange.replies(requests))
             _store_metrics(result.evaluate_metrics_clientapp, number, measured)
             central = None if evaluate_fn is None else evaluate_fn(number, arrays)
             _store_metrics(result.evaluate_metrics_serverapp, number, central)
-            return recorded_scores(central if central is not None else measured)
+            return recorded_scores(measured, central)
 
         record = deployment.close_round(self._open_round(), measure).record
+        result.arrays = deployment.arrays()
         shown = "" if record.accuracy is None else f", accuracy {record.accuracy:.1%}"
         log.info("Round %d of %d is done: %s%s.", number, num_rounds, self._open_round().describe(), shown)
         return record
@@ -309,7 +313,7 @@ class FedStrategy(Strategy):
         run = check_settings(RunSettings, {**self.run_settings, "rounds": num_rounds})
         constants = make_constants(run, clients=clients, rounds=num_rounds, local_steps=run["local_steps"])
         size = min(clients, max(cohort_size(run["participation"], clients), self.policy.min_train_nodes))
-        return Server(self.method, constants, run["seed"], size, self.detector)
+        return Server(self.method, constants, run["seed"], size, self.detector, run["eval_every"])
 
     def _config(self, server: Server) -> dict[str, Any]:
         """Return the settings as the run folder stores them."""

@@ -34,7 +34,7 @@ from fedtaco.runs.settings import MAX_COUNT, RunSettings, check_settings, declar
 
 HEADER = "fedtaco"
 """Name of the record that marks a reply of :func:`fedtaco.flower.train`."""
-EXAMPLES, SECONDS = "num-examples", "seconds"
+EXAMPLES, SECONDS, TRAINING_LOSS = "num-examples", "seconds", "training-loss"
 """Names of the metrics in a reply."""
 ConfigValue = int | float | str | bool
 WIRE_SETTINGS = tuple(name for name, (_, setting) in declared(RunSettings).items() if setting.on_wire)
@@ -287,6 +287,8 @@ def reply_records(header: ReplyHeader, result: ClientResult, samples: int) -> Re
     if result.buffers.numel():
         records["buffers"] = to_record(_named(result.buffers))
     metrics: dict[str, int | float] = {EXAMPLES: samples, SECONDS: result.seconds or 0.0}
+    if result.training_loss is not None:
+        metrics[TRAINING_LOSS] = result.training_loss
     return RecordDict({**records, "metrics": MetricRecord({**metrics}), HEADER: ConfigRecord({**header.to_config()})})
 
 

@@ -120,6 +120,8 @@ class Uploads:
     """Weights given by the run's weighting, uniform or by number of samples; they sum to 1."""
     aggregation_weights: Tensor = field(default_factory=lambda: torch.empty(0))
     """The weights p_i that the method's ``weigh`` chose."""
+    training_losses: Tensor = field(default_factory=lambda: torch.empty(0))
+    """The mean loss over the local steps of each client, as it states it; NaN if unknown."""
 
     @cached_property
     def geometry(self) -> Geometry:

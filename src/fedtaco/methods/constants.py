@@ -29,15 +29,16 @@ class Constants:
     def in_round(self, number: int) -> Constants:
         """Return the constants of a round of this run.
 
-        Both rates follow the schedule, so that their ratio, the server's relaxation, stays the same.
+        Both rates follow the schedule, so that their ratio, the server's relaxation, stays the same. After the last
+        round, when models are fine-tuned for clients, they are those of the first round.
 
         >>> from fedtaco.lr_schedule import parse_schedule
         >>> run = Constants(clients=5, rounds=10, local_steps=3, local_lr=0.1, lr_schedule=parse_schedule("step:4,0.5"))
-        >>> run.in_round(4).local_lr, run.in_round(5).local_lr
-        (0.1, 0.05)
+        >>> run.in_round(4).local_lr, run.in_round(5).local_lr, run.in_round(11).local_lr
+        (0.1, 0.05, 0.1)
         """
         if self.round:
             raise ValueError(f"These are already the constants of round {self.round}.")
-        factor = self.lr_schedule.factor(number, self.rounds)
+        factor = self.lr_schedule.factor(number, self.rounds) if number <= self.rounds else 1.0
         server_lr = None if self.server_lr is None else factor * self.server_lr
         return replace(self, local_lr=factor * self.local_lr, server_lr=server_lr, round=number)

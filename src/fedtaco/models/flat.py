@@ -122,18 +122,22 @@ class FlatModel:
         return {name: tensor for part in parts for name, tensor in part.items()}
 
     def gradient(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> Tensor:
-        """Return the gradient of the mean loss on a batch at ``point``, as a new vector, without changing the weights.
+        """Return the gradient alone; see :meth:`gradient_and_loss`."""
+        return self.gradient_and_loss(point, batch, loss, seed)[0]
 
-        It begins with the gradient of the shared parameters, which are at ``point``; that of the personal parameters
-        follows. ``seed`` seeds the model's random draws, such as dropout, so that gradients at two points can share
-        them.
+    def gradient_and_loss(self, point: Tensor, batch: Batch, loss: Loss, seed: int) -> tuple[Tensor, Tensor]:
+        """Return the gradient of the mean loss on a batch at ``point``, as a new vector, and the loss.
+
+        The gradient begins with that of the shared parameters, which are at ``point``; that of the personal parameters
+        follows. The weights do not change. ``seed`` seeds the model's random draws, such as dropout, so that gradients
+        at two points can share them.
         """
         if point is not self.vector:
             tensors = [self.vector, self.buffers, self.personal_buffers, *(counter for counter, _ in self._counters)]
             saved = [tensor.clone() for tensor in tensors]
             try:
                 self.vector.copy_(point)
-                return self.gradient(self.vector, batch, loss, seed)
+                return self.gradient_and_loss(self.vector, batch, loss, seed)
             finally:
                 for tensor, value in zip(tensors, saved, strict=True):
                     tensor.copy_(value)
@@ -141,7 +145,7 @@ class FlatModel:
         x, y = batch
         value = loss(self.predict(x), y)
         gradients = torch.autograd.grad(value, self.parameters, materialize_grads=True)
-        return torch.cat([g.reshape(-1) for g in gradients])
+        return torch.cat([g.reshape(-1) for g in gradients]), value.detach()
 
     def predict(self, x: Inputs) -> Tensor:
         """Return the model's predictions, at its own weights and in its current mode."""

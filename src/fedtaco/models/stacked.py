@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from fedtaco.inputs import Batch, Inputs, map_inputs
 from fedtaco.models.calls import call_arguments, logits_of
 from fedtaco.models.flat import FlatModel, Loss
 
-StackedGradient = Callable[[Tensor, Inputs, Tensor], Tensor]
-"""Computes gradients (n, d), a new tensor, from weights (n, d), inputs (n, b, ...) and targets (n, b, ...)."""
+StackedGradient = Callable[[Tensor, Inputs, Tensor], tuple[Tensor, Tensor]]
+"""Computes gradients (n, d), a new tensor, and losses (n,) from weights (n, d), inputs (n, b, ...) and targets."""
 
-Slope = Callable[[Tensor, Tensor], Tensor]
-"""Computes the gradient of the loss with respect to the scores, from scores (n, classes, b) and targets."""
+Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Computes the gradient of the loss with respect to the scores, and the losses (n,), from scores (n, classes, b)."""
 
 
 class Unstackable(Exception):
@@ -29,7 +29,7 @@ class Unstackable(Exception):
 class Stack:
     """Stacked gradients of a model; ``by_hand`` if the hand-written backward pass of linear layers computes them."""
 
-    gradient: StackedGradient
+    gradient_and_loss: StackedGradient
     by_hand: bool
 
 
@@ -115,7 +115,7 @@ def _agrees(stack: Stack, model: FlatModel, batch: Batch, own: Tensor) -> bool:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            gradients = stack.gradient(points, x, y)
+            gradients, _ = stack.gradient_and_loss(points, x, y)
         except Exception as error:
             reason = str(error).strip().partition("\n")[0]
             if "random" in reason:
@@ -140,8 +140,8 @@ def _vectorized(model: FlatModel, loss: Loss) -> StackedGradient:
         weights = {name: part.view(shape) for (name, shape), part in parts}
         return loss(logits_of(functional_call(model.module, weights, *call_arguments(x))), y)
 
-    gradients: StackedGradient = vmap(grad(loss_at), randomness="error")
-    return gradients
+    stacked: StackedGradient = vmap(grad_and_value(loss_at), randomness="error")
+    return stacked
 
 
 def _plain_layers(model: FlatModel) -> list[nn.Linear] | None:
@@ -164,7 +164,7 @@ class _LayersByHand:
         self.sizes = [p.numel() for layer in layers for p in layer.parameters()]
         self.slope = slope
 
-    def __call__(self, points: Tensor, x: Inputs, y: Tensor) -> Tensor:
+    def __call__(self, points: Tensor, x: Inputs, y: Tensor) -> tuple[Tensor, Tensor]:
         assert isinstance(x, Tensor)
         count, last = len(points), len(self.shapes) - 1
         parts = iter(points.split(self.sizes, dim=1))
@@ -177,7 +177,7 @@ class _LayersByHand:
             else:
                 scores = torch.bmm(weight, activations[-1])
             activations.append(scores if layer == last else scores.relu_())
-        slope = self.slope(activations.pop(), y)
+        slope, losses = self.slope(activations.pop(), y)
         gradients: list[Tensor] = []
         for weight, (_, _, biased) in zip(reversed(weights), reversed(self.shapes), strict=True):
             layer_input = activations.pop()
@@ -187,21 +187,22 @@ class _LayersByHand:
             if activations:
                 slope = torch.bmm(weight.transpose(1, 2), slope)
                 slope = torch.ops.aten.threshold_backward(slope, layer_input, 0)
-        return torch.cat(gradients[::-1], 1)
+        return torch.cat(gradients[::-1], 1), losses
 
 
-def _cross_entropy_slope(scores: Tensor, y: Tensor) -> Tensor:
-    """Return the softmax minus the one-hot labels, divided by the batch size."""
+def _cross_entropy_slope(scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the softmax minus the one-hot labels, divided by the batch size, and the mean losses."""
+    losses = cross_entropy(scores, y, reduction="none").mean(1)
     slope = scores.softmax(1)
     slope.scatter_add_(1, y[:, None], slope.new_full((), -1).expand(len(y), 1, y.shape[1]))
-    return slope.div_(y.shape[1])
+    return slope.div_(y.shape[1]), losses
 
 
 def _slope_of(loss: Loss) -> Slope:
     """Return the slope of any loss, computed by ``torch.func``."""
 
-    def slope(scores: Tensor, y: Tensor) -> Tensor:
-        by_sample: Tensor = vmap(grad(loss), randomness="error")(scores.transpose(1, 2), y)
-        return by_sample.transpose(1, 2)
+    def slope(scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        by_sample, losses = vmap(grad_and_value(loss), randomness="error")(scores.transpose(1, 2), y)
+        return by_sample.transpose(1, 2), losses
 
     return slope

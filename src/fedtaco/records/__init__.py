@@ -1,7 +1,8 @@
 """Records: what a run writes and reads back, as plain data."""
 
 from fedtaco.records.checkpoint import Arrays
-from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord
+from fedtaco.records.evaluations import ClientEvaluation
+from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord, finite_or_none
 from fedtaco.records.partition import PartitionRecord
 from fedtaco.records.quantities import QUANTITIES, Quantity
 from fedtaco.records.run_folder import RunFolder
@@ -9,6 +10,7 @@ from fedtaco.records.run_folder import RunFolder
 __all__ = [
     "QUANTITIES",
     "Arrays",
+    "ClientEvaluation",
     "ClientRecord",
     "Decision",
     "History",
@@ -16,4 +18,5 @@ __all__ = [
     "Quantity",
     "RoundRecord",
     "RunFolder",
+    "finite_or_none",
 ]

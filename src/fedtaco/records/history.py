@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -35,7 +36,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One round; ``round`` counts from 1, ``accuracy`` is a fraction of the test set."""
+    """One round; ``round`` counts from 1, ``accuracy`` is a fraction of the test set.
+
+    What an evaluation provides is ``None`` in rounds without one, see the setting ``eval_every``.
+    """
 
     round: int
     accuracy: Metric | None
@@ -44,6 +48,10 @@ class RoundRecord:
     """Compute time of the slowest client; ``None`` if the engine did not measure it."""
     wall_seconds: Metric
     """Elapsed time of the round, including the evaluation."""
+    evaluation_seconds: Metric | None = None
+    """Elapsed time of the evaluation; ``None`` if the round was not evaluated."""
+    training_loss: float | None = None
+    """Mean over the clients of the losses of their local steps."""
     output_accuracy: Metric | None = None
     """Accuracy of the model that the method returns, in the last round, if it is not the global model (TACO's z)."""
     validation_accuracy: Metric | None = None
@@ -51,12 +59,21 @@ class RoundRecord:
     validation_loss: float | None = None
     class_accuracy: list[Metric | None] | None = None
     """Accuracy on the test samples of each class."""
+    balanced_accuracy: Metric | None = None
+    """Mean of the accuracies of the classes."""
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    """Users' own metrics on the test set; ``None`` for one that could not be computed."""
     cohort: int = 0
     """Number of clients that were asked to train."""
     dropped: dict[int, str] = field(default_factory=dict)
     """The reason for each client whose upload was not used."""
     decisions: list[Decision] = field(default_factory=list)
     """What the detector decided."""
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the model was evaluated after the round, on test or held-out samples."""
+        return self.loss is not None or self.accuracy is not None or self.validation_loss is not None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> RoundRecord:
@@ -127,17 +144,24 @@ class History:
         Parameters
         ----------
         name
-            A field of :class:`RoundRecord`, such as ``accuracy``.
+            A field of :class:`RoundRecord`, such as ``accuracy``, or the name of an own metric.
 
         Raises
         ------
         InvalidInput
-            If there is no such field.
+            If there is no such field or metric.
         """
-        known = [field.name for field in dataclasses.fields(RoundRecord)]
-        if name not in known:
-            raise unknown("column", name, known)
-        return [getattr(record, name) for record in self.rounds]
+        fields = [field.name for field in dataclasses.fields(RoundRecord)]
+        if name in fields:
+            return [getattr(record, name) for record in self.rounds]
+        if name not in self.metric_names:
+            raise unknown("column", name, [*fields, *self.metric_names])
+        return [record.metrics.get(name) for record in self.rounds]
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of all own metrics."""
+        return list(dict.fromkeys(name for record in self.rounds for name in record.metrics))
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per round, as ``pandas.DataFrame`` accepts them."""
@@ -149,8 +173,13 @@ class History:
 
     @property
     def final_accuracy(self) -> float | None:
-        """Test accuracy after the last round; ``None`` without a test set or rounds."""
-        return self.rounds[-1].accuracy if self.rounds else None
+        """Test accuracy after the last evaluated round; ``None`` without a test set or rounds."""
+        return None if (last := self.last_evaluated) is None else last.accuracy
+
+    @property
+    def last_evaluated(self) -> RoundRecord | None:
+        """The last round in which the model was evaluated, on test or held-out samples; ``None`` if there is none."""
+        return next((record for record in reversed(self.rounds) if record.is_evaluated), None)
 
     @property
     def is_timed(self) -> bool:
@@ -163,9 +192,18 @@ class History:
         return list(accumulate(record.slowest_client_seconds or 0.0 for record in self.rounds))
 
     def rounds_to(self, target: float) -> int | None:
-        """Return the first round whose test accuracy is at least ``target``; ``None`` if there is none."""
+        """Return the first round whose test accuracy is at least ``target``; ``None`` if there is none.
+
+        If earlier rounds were not evaluated, the target may have been reached before; see :meth:`is_upper_bound`.
+        """
         reached = (record.round for record in self.rounds if (record.accuracy or 0.0) >= target)
         return next(reached, None)
+
+    def is_upper_bound(self, target: float) -> bool:
+        """Return whether the target may have been reached before :meth:`rounds_to`, in a round without evaluation."""
+        reached = self.rounds_to(target)
+        before = [record for record in self.rounds if reached is not None and record.round == reached - 1]
+        return any(record.accuracy is None for record in before)
 
     def seconds_to(self, target: float) -> float | None:
         """Return the cumulative seconds of the slowest clients until ``target`` is reached.
@@ -179,3 +217,12 @@ class History:
         if round_number is None or not self.is_timed:
             return None
         return self.client_seconds[round_number - self.rounds[0].round]
+
+
+def finite_or_none(number: float) -> float | None:
+    """Return a number as records contain it.
+
+    >>> finite_or_none(0.5), finite_or_none(float("nan"))
+    (0.5, None)
+    """
+    return number if math.isfinite(number) else None

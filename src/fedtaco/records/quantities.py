@@ -19,7 +19,10 @@ class Quantity:
     title: str
     """Entry in the report's menu."""
     measure: Callable[[Any], Any]
-    """Function of the round's :class:`~fedtaco.methods.Uploads` that returns a tensor with one number per upload."""
+    """Function of the round's :class:`~fedtaco.methods.Uploads` that returns a tensor with one number per upload.
+
+    A number that is not finite is recorded as ``None``.
+    """
     unused: float | None = None
     """Value for a client whose upload was not used."""
     scale: Literal["run", "all-runs", "signed"] = "run"
@@ -33,5 +36,6 @@ QUANTITIES: tuple[Quantity, ...] = (
     ),
     Quantity("norm", "norm", "norm of the upload", lambda uploads: uploads.geometry.norms),
     Quantity("weight", "weight", "weight in the aggregate", lambda uploads: uploads.aggregation_weights, unused=0.0),
+    Quantity("training_loss", "training loss", "training loss", lambda uploads: uploads.training_losses),
 )
 """Every quantity, in the order of the report's menu."""

@@ -18,6 +18,7 @@ from fedtaco.files import SCHEMA, reading_run
 from fedtaco.records.checkpoint import Arrays, Checkpoint, Manifest
 from fedtaco.records.digest import FileDigest
 from fedtaco.records.documents import read_document
+from fedtaco.records.evaluations import ClientEvaluation, check_evaluations
 from fedtaco.records.history import ClientRecord, History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
 from fedtaco.records.record_checks import check_cohorts, check_rounds
@@ -37,7 +38,9 @@ class RecordedRun:
         self.checkpoint = Checkpoint(self.path / "checkpoint")
         self._config, self._summary = self.path / "config.toml", self.path / "summary.json"
         self._partition = self.path / "partition.npz"
-        self._rounds, self._clients = (RecordFile(self.path / f"{name}.jsonl") for name in ("rounds", "clients"))
+        self._rounds, self._clients, self._evaluations = (
+            RecordFile(self.path / f"{name}.jsonl") for name in ("rounds", "clients", "client_evaluations")
+        )
 
     def exists(self) -> bool:
         """Return whether the folder contains a run, that is, a ``config.toml`` that starts as those of fedtaco do."""
@@ -78,6 +81,15 @@ class RecordedRun:
         digests, is_whole = self._record_digests()
         for record in self._read_clients(digests, is_whole, self._read_rounds(digests, is_whole)):
             yield record.to_row()
+
+    def client_evaluations(self) -> list[ClientEvaluation]:
+        """Read the evaluations on each client's own samples; empty if there were none, or the run has not ended."""
+        stored, name = self._stored_summary(), self._evaluations.path.name
+        if stored is None or name not in stored["files"]:
+            return []
+        with reading_run(self._evaluations.path):
+            rows = self._evaluations.read(stored["files"][name], is_whole=True)
+            return list(check_evaluations(rows, self._stored_config()["clients"]))
 
     def partition(self) -> PartitionRecord:
         """Read which client held which samples."""

@@ -1,17 +1,18 @@
 """A run folder: the files of one run.
 
-=====================  ========================================================
-``config.toml``        the settings, and under ``ran_by`` the engine and versions
-``partition.npz``      which client held which samples, and who misbehaved
-``rounds.jsonl``       one JSON object per round, each on a line
-``clients.jsonl``      one JSON object per client and round, each on a line
-``checkpoint/``        the state from which the run can be resumed
-``summary.json``       the results; present once the run has ended
-``model.safetensors``  the trained global model
-``output.safetensors`` the model that the method returns, if it is another one
-``best.safetensors``   the global model of the best round, if BestModel saves it
-``lock``               present while a process uses the folder
-=====================  ========================================================
+============================  ========================================================
+``config.toml``               the settings, and under ``ran_by`` the engine and versions
+``partition.npz``             which client held which samples, and who misbehaved
+``rounds.jsonl``              one JSON object per round, each on a line
+``clients.jsonl``             one JSON object per client and round, each on a line
+``checkpoint/``               the state from which the run can be resumed
+``summary.json``              the results; present once the run has ended
+``client_evaluations.jsonl``  the final model on each client's own samples, one client per line
+``model.safetensors``         the trained global model
+``output.safetensors``        the model that the method returns, if it is another one
+``best.safetensors``          the global model of the best round, if BestModel saves it
+``lock``                      present while a process uses the folder
+============================  ========================================================
 """
 
 import dataclasses
@@ -29,6 +30,7 @@ from fedtaco.files import SCHEMA, reading_run, replacing, writing, writing_run
 from fedtaco.records.checkpoint import Arrays
 from fedtaco.records.digest import FileDigest
 from fedtaco.records.documents import read_document, write_document
+from fedtaco.records.evaluations import ClientEvaluation
 from fedtaco.records.history import ClientRecord, History, RoundRecord
 from fedtaco.records.lock import LOCK, FolderLock, locked
 from fedtaco.records.partition import PartitionRecord
@@ -40,6 +42,7 @@ RECORDS = (
     "rounds.jsonl",
     "clients.jsonl",
     "summary.json",
+    "client_evaluations.jsonl",
     "model.safetensors",
     "output.safetensors",
     "best.safetensors",
@@ -166,6 +169,13 @@ class RunFolder(RecordedRun):
         with self._writing(), replacing(path) as temporary:
             save_file(dict(model), temporary, metadata={"schema": str(SCHEMA)})
             self._written[path.name] = FileDigest.of(temporary)
+
+    def save_client_evaluations(self, evaluations: Sequence[ClientEvaluation]) -> None:
+        """Write the evaluations on each client's own samples."""
+        with self._writing():
+            self._evaluations.create()
+            self._evaluations.append([dataclasses.asdict(evaluation) for evaluation in evaluations])
+        self._written[self._evaluations.path.name] = self._evaluations.digest
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         """Write the summary of a run that has ended."""

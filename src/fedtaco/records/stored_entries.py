@@ -82,6 +82,25 @@ class StoredDetection(TypedDict):
     honest_expelled: Count
 
 
+class StoredSpread(TypedDict):
+    """Mean and extremes of the accuracies of clients."""
+
+    mean: Metric
+    worst_tenth: Metric
+    best: Metric
+    best_client: Count
+    worst: Metric
+    worst_client: Count
+
+
+class StoredClientEvaluation(TypedDict):
+    """The final model on each client's own samples."""
+
+    clients: Positive
+    accuracy: StoredSpread | None
+    tuned_accuracy: StoredSpread | None
+
+
 class StoredSummary(TypedDict):
     """The entries of ``summary.json``."""
 
@@ -91,6 +110,7 @@ class StoredSummary(TypedDict):
     """Digests of the other files of the run, by name."""
     method: str
     seed: Count
+    personal: str | None
     stopped: str | None
     """Why the run could not continue, for instance because it diverged."""
     ended_early: str | None
@@ -98,13 +118,18 @@ class StoredSummary(TypedDict):
     engine: NotRequired[str]
     rounds: Count
     final_accuracy: Metric | None
-    majority_share: NotRequired[Metric | None]
-    predicts_one_class: NotRequired[bool]
+    majority_share: Metric | None
+    predicts_one_class: bool
+    balanced_accuracy: Metric | None
+    evaluated_samples: Count | None
+    test_samples: Count | None
+    client_evaluation: StoredClientEvaluation | None
     output_accuracy: Metric | None
     validation_accuracy: Metric | None
     worst_tenth_accuracy: Metric | None
     target: Metric
     rounds_to_target: Count | None
+    rounds_to_target_is_upper_bound: bool
     client_seconds: Metric | None
     alpha: dict[str, Metric]
     dropped_uploads: Count

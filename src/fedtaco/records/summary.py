@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedtaco.records.detection_rates import expulsions, freeloader_weight, summarize_detection
+from fedtaco.records.evaluations import ClientEvaluation, summarize_evaluations, worst_tenth
 from fedtaco.records.formatting import format_count
 from fedtaco.records.history import History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
@@ -16,9 +17,17 @@ DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
 FAILURE_FRACTION = 0.9
 """A run whose final accuracy is below this fraction of the target is marked."""
 
+UNBALANCED = 0.01
+"""Difference between accuracy and balanced accuracy from which both are shown."""
+
 
 def summarize(
-    history: History, target: float, partition: PartitionRecord, test_counts: Sequence[int] = ()
+    history: History,
+    target: float,
+    partition: PartitionRecord,
+    test_counts: Sequence[int] = (),
+    samples: tuple[int, int] | None = None,
+    evaluations: Sequence[ClientEvaluation] = (),
 ) -> dict[str, Any]:
     """Return the figures of a run that ``summary.json`` contains.
 
@@ -31,30 +40,41 @@ def summarize(
     partition
         Which client holds which labels, and which clients are freeloaders.
     test_counts
-        Number of test samples of each class; empty if unknown.
+        Number of evaluated test samples of each class; empty if unknown.
+    samples
+        Number of evaluated test samples, and of all; ``None`` if unknown.
+    evaluations
+        The final model on each client's own samples.
     """
     accuracies = [record.accuracy for record in history if record.accuracy is not None]
-    chosen = _best_by_validation(history)
+    chosen, last = _best_by_validation(history), history.last_evaluated
+    by_client = None if last is None else client_accuracies(last, partition)
     return {
         "rounds": len(history),
+        "evaluated_samples": samples and samples[0],
+        "test_samples": samples and samples[1],
         "final_accuracy": history.final_accuracy,
         "majority_share": max(test_counts) / sum(test_counts) if test_counts else None,
-        "predicts_one_class": bool(history.rounds) and predicts_one_class(history.rounds[-1], test_counts),
+        "predicts_one_class": last is not None and predicts_one_class(last, test_counts),
+        "balanced_accuracy": None if last is None else last.balanced_accuracy,
+        "metrics": {} if last is None else dict(last.metrics),
         "best_accuracy": max(accuracies, default=None),
         "last_five_accuracy": fmean(accuracies[-5:]) if accuracies else None,
-        "output_accuracy": history.rounds[-1].output_accuracy if history.rounds else None,
-        "validation_accuracy": history.rounds[-1].validation_accuracy if history.rounds else None,
+        "output_accuracy": None if last is None else last.output_accuracy,
+        "validation_accuracy": None if last is None else last.validation_accuracy,
         "chosen_round": None if chosen is None else chosen.round,
         "chosen_validation_accuracy": None if chosen is None else chosen.validation_accuracy,
         "chosen_accuracy": None if chosen is None else chosen.accuracy,
-        "worst_tenth_accuracy": worst_tenth(client_accuracies(history.rounds[-1], partition))
-        if history.rounds
-        else None,
+        "worst_tenth_accuracy": worst_tenth(by_client) if by_client else None,
+        "client_evaluation": summarize_evaluations(evaluations),
+        "training_loss": history.rounds[-1].training_loss if history.rounds else None,
         "target": target,
         "rounds_to_target": history.rounds_to(target),
+        "rounds_to_target_is_upper_bound": history.is_upper_bound(target),
         "seconds_to_target": history.seconds_to(target),
         "client_seconds": history.client_seconds[-1] if history.is_timed else None,
         "wall_seconds": sum(record.wall_seconds for record in history),
+        "evaluation_seconds": sum(record.evaluation_seconds or 0.0 for record in history),
         "alpha": mean_alpha(history, partition.kinds),
         "dropped_uploads": sum(len(record.dropped) for record in history),
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
@@ -103,15 +123,6 @@ def client_accuracies(record: RoundRecord, partition: PartitionRecord) -> list[f
     return [float(own @ values / own.sum()) for own in counts if own.sum() > 0]
 
 
-def worst_tenth(accuracies: Sequence[float] | None) -> float | None:
-    """Return the mean over the tenth of the clients (at least one) with the lowest accuracy.
-
-    >>> worst_tenth([0.9, 0.1, 0.5])
-    0.1
-    """
-    return fmean(sorted(accuracies)[: max(1, len(accuracies) // 10)]) if accuracies else None
-
-
 def mean_alpha(history: History, kinds: Sequence[str]) -> dict[str, float]:
     """Return the mean α of each kind of client, over its clients and all rounds."""
     gathered: dict[str, list[float]] = {}
@@ -152,19 +163,35 @@ class MethodSummary:
     """Number of freeloaders that were expelled."""
     honest_expelled: int
     """Number of honest clients that were expelled."""
+    balanced_accuracy: float | None = None
+    """Mean of the accuracies of the classes."""
+    majority_share: float | None = None
+    """Share of the most frequent class in the test set: the accuracy of always predicting it."""
+    samples: tuple[int, int] | None = None
+    """Number of test samples that were evaluated, and of all; ``None`` if all were evaluated."""
+    own_accuracy: float | None = None
+    """Accuracy of the final model on clients' own held-out samples, mean over clients."""
+    own_worst_tenth: float | None = None
+    tuned_accuracy: float | None = None
+    """The same after fine-tuning for each client."""
+    tuned_worst_tenth: float | None = None
+    has_personal_layers: bool = False
+    """Whether every client has a model of its own, over which accuracies are means."""
+    is_upper_bound: bool = False
+    """Whether a seed may have reached the target before, in a round without evaluation."""
 
     @property
     def rounds_mark(self) -> str:
         """Rounds to the target, as tables show them.
 
-        A mean; ``N+`` if a seed did not reach the target in N rounds, followed by ``↓`` if one ended below nine tenths
-        of it; ``×`` if a seed diverged, and ``–`` without a test set.
+        A mean, after ``≤`` if it is an upper bound; ``N+`` if a seed did not reach the target in N rounds, followed by
+        ``↓`` if one ended below nine tenths of it; ``×`` if a seed diverged, and ``–`` without a test set.
         """
         if self.stopped:
             return "×"
         low = "↓" if self.ended_low else ""
         if self.rounds_to_target is not None:
-            return f"{format_count(self.rounds_to_target)}{low}"
+            return f"{'≤ ' if self.is_upper_bound else ''}{format_count(self.rounds_to_target)}{low}"
         return "–" if self.accuracy is None or self.rounds is None else f"{self.rounds}+{low}"
 
     @property
@@ -176,6 +203,12 @@ class MethodSummary:
     def reached_target(self) -> bool:
         """Whether every seed reached the target, and none ended far below it."""
         return self.rounds_to_target is not None and not self.ended_low
+
+
+def is_unbalanced(row: MethodSummary) -> bool:
+    """Return whether accuracy and balanced accuracy differ by a percentage point or more."""
+    accuracy, balanced = row.accuracy, row.balanced_accuracy
+    return accuracy is not None and balanced is not None and abs(accuracy - balanced) >= UNBALANCED
 
 
 def summarize_methods(summaries: Sequence[Mapping[str, Any]]) -> list[MethodSummary]:
@@ -195,7 +228,16 @@ def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSumma
         seeds=len(runs),
         accuracy=fmean(accuracies) if accuracies else None,
         accuracy_deviation=stdev(accuracies) if len(accuracies) > 1 else None,
+        balanced_accuracy=_mean([run["balanced_accuracy"] for run in finished]),
+        majority_share=_mean([run["majority_share"] for run in runs]),
+        samples=next((counts for run in runs if (counts := _subsample(run)) is not None), None),
+        own_accuracy=_own_accuracy(finished, "accuracy", "mean"),
+        own_worst_tenth=_own_accuracy(finished, "accuracy", "worst_tenth"),
+        tuned_accuracy=_own_accuracy(finished, "tuned_accuracy", "mean"),
+        tuned_worst_tenth=_own_accuracy(finished, "tuned_accuracy", "worst_tenth"),
         rounds_to_target=_mean_rounds(runs),
+        has_personal_layers=any(run.get("personal") is not None for run in runs),
+        is_upper_bound=any(run["rounds_to_target_is_upper_bound"] for run in runs),
         rounds=max(run["rounds"] for run in runs),
         client_seconds=_mean([run["client_seconds"] for run in finished]),
         worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
@@ -212,6 +254,16 @@ def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSumma
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
+
+
+def _subsample(run: Mapping[str, Any]) -> tuple[int, int] | None:
+    evaluated, test_samples = run["evaluated_samples"], run["test_samples"]
+    return None if evaluated is None or evaluated == test_samples else (evaluated, test_samples)
+
+
+def _own_accuracy(runs: Sequence[Mapping[str, Any]], model: str, figure: str) -> float | None:
+    """Return a figure of the evaluations on clients' own samples, mean over runs."""
+    return _mean([((run["client_evaluation"] or {}).get(model) or {}).get(figure) for run in runs])
 
 
 def _mean_rounds(runs: Sequence[Mapping[str, Any]]) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from fedtaco.records.formatting import format_mean, pluralize
-from fedtaco.records.summary import MethodSummary
+from fedtaco.records.summary import MethodSummary, is_unbalanced
 
 
 def explain_results(
@@ -40,11 +40,14 @@ def explain_results(
     last = "the last round" if rounds is None else pluralize(rounds, "round")
     sentences = {
         f"Final accuracy: on the test set in %, after {last}{over_seeds}.": True,
+        "Clients keep personal layers, so that each has a model of its own: accuracies are means over the honest "
+        "clients.": any(row.has_personal_layers for row in summaries),
         f"Difference to {reference}: in percentage points, over the seeds that both methods finished, with the 95 % "
         "confidence interval of its mean in brackets.": reference is not None,
         "Worst tenth: mean accuracy of the tenth of the clients with the lowest accuracy, each by its own mix of "
-        "labels.": True,
+        "labels.": not all(row.has_personal_layers for row in summaries),
         "N+: the target was not reached within N rounds.": "+" in marks,
+        "≤ N: not every round was evaluated, so that the target may have been reached before.": "≤" in marks,
         "↓: a run ended below nine tenths of the target.": "↓" in marks,
         f"×: a run diverged or could not continue{'; it is not in the means' if partly else ''}.": "×" in marks,
         "Client seconds: compute time of each round's slowest client, summed over rounds; they are comparable only if "
@@ -54,10 +57,22 @@ def explain_results(
         "A, B, C: groups of clients, from few labels (A) to many (C).": groups >= {"A", "B", "C"},
     }
     events = [f"{row.method}: {'; '.join(own)}." for row in summaries if (own := list(_events(row)))]
-    return [*(text for text, applies in sentences.items() if applies), *events, *sorted(set(partition_notes))]
+    explained = [text for text, applies in sentences.items() if applies]
+    return [*explained, *_samples(summaries), *_balanced(summaries), *events, *sorted(set(partition_notes))]
+
+
+def _samples(summaries: Sequence[MethodSummary]) -> Iterator[str]:
+    for evaluated, test_samples in sorted({row.samples for row in summaries if row.samples is not None}):
+        yield f"Accuracy is measured on {evaluated:,} of the {test_samples:,} test samples."
 
 
 def _events(row: MethodSummary) -> Iterator[str]:
+    if row.own_accuracy is not None:
+        tuned = ""
+        if row.tuned_accuracy is not None:
+            tuned = f", after fine-tuning {_own_accuracy(row.tuned_accuracy, row.tuned_worst_tenth)}"
+        own = _own_accuracy(row.own_accuracy, row.own_worst_tenth)
+        yield f"on the clients' own held-out samples, the mean accuracy is {own}{tuned}"
     if row.output_accuracy is not None:
         yield f"the model that it returns has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
     if row.freeloaders:
@@ -67,6 +82,21 @@ def _events(row: MethodSummary) -> Iterator[str]:
         yield f"{pluralize(row.honest_expelled, 'client')} {_was(row.honest_expelled)} expelled"
     if row.dropped_uploads:
         yield f"{pluralize(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
+
+
+def _own_accuracy(mean: float, worst: float | None) -> str:
+    return f"{format_mean(mean, scale=100)} % (worst tenth {format_mean(worst, scale=100)} %)"
+
+
+def _balanced(summaries: Sequence[MethodSummary]) -> Iterator[str]:
+    """State balanced accuracies and the accuracy of a constant prediction, if classes differ much in size."""
+    if not any(is_unbalanced(row) for row in summaries):
+        return
+    rows = [row for row in summaries if row.balanced_accuracy is not None]
+    means = ", ".join(f"{row.method} {format_mean(row.balanced_accuracy, scale=100)} %" for row in rows)
+    yield f"Balanced accuracy, the mean over classes: {means}."
+    for share in sorted({row.majority_share for row in rows if row.majority_share is not None})[:1]:
+        yield f"Always predicting the most frequent class would give an accuracy of {format_mean(share, scale=100)} %."
 
 
 def _was(number: int) -> str:

@@ -92,7 +92,7 @@ def draw_mean(axes: Any, curves: Sequence[Floats], seconds: float = 1.0, **style
     axes
         Where to draw.
     curves
-        One number per round; a curve may end early.
+        One number per round, nan if not measured; a curve may end early.
     seconds
         Seconds of a round, to draw over seconds instead.
     **style
@@ -101,10 +101,11 @@ def draw_mean(axes: Any, curves: Sequence[Floats], seconds: float = 1.0, **style
     if not any(map(len, curves)):
         return
     mean, low, high = (over_seeds(function, curves) for function in (np.nanmean, np.nanmin, np.nanmax))
-    x = seconds * np.arange(1, len(mean) + 1)
-    (line,) = axes.plot(x, mean, **{"linewidth": 1.5, **style})
+    measured = np.isfinite(mean)
+    x = seconds * (1 + np.flatnonzero(measured))
+    (line,) = axes.plot(x, mean[measured], **{"linewidth": 1.5, **style})
     if len(curves) > 1:
-        axes.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        axes.fill_between(x, low[measured], high[measured], color=line.get_color(), alpha=0.15, linewidth=0)
 
 
 def _style(index: int) -> dict[str, Any]:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedtaco.records.formatting import format_mean, format_target
-from fedtaco.records.summary import MethodSummary, summarize_methods
+from fedtaco.records.summary import MethodSummary, is_unbalanced, summarize_methods
 from fedtaco.report.differences import Difference, paired_differences
 from fedtaco.report.headline import describe_results
 from fedtaco.report.runs_by_method import MethodRuns
 
 CellValue = float | str | None
 """An unformatted value; ``None`` if it is not available."""
+BALANCED = "balanced accuracy"
+"""Title of a column that is left out where space is short; the legend contains it too."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class ResultsTable:
         """The columns, without the name of the method."""
         summaries = [row.summary for row in self.rows]
         columns = [_accuracy_column(summaries)]
+        if any(map(is_unbalanced, summaries)):
+            columns.append(_balanced_column(summaries))
         if self.reference is not None:
             columns.append(_difference_column(self.rows, self.reference))
         columns += [_worst_tenth_column(summaries), _rounds_column(summaries, self.target)]
@@ -122,6 +126,12 @@ def _accuracy_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
     return ResultColumn("final accuracy", cells, values, "%")
 
 
+def _balanced_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
+    cells = [format_mean(row.balanced_accuracy, scale=100) for row in summaries]
+    values: dict[str, list[CellValue]] = {"balanced_accuracy": [row.balanced_accuracy for row in summaries]}
+    return ResultColumn(BALANCED, cells, values, "%")
+
+
 def _difference_column(rows: Sequence[ResultRow], reference: str) -> ResultColumn:
     differences = [row.difference for row in rows]
     values: dict[str, list[CellValue]] = {
@@ -145,6 +155,8 @@ def _rounds_column(summaries: Sequence[MethodSummary], target: float | None) -> 
         "diverged": [row.stopped for row in summaries],
         "ended_low": [row.ended_low for row in summaries],
     }
+    if any(row.is_upper_bound for row in summaries):
+        values["rounds_to_target_is_upper_bound"] = [row.is_upper_bound for row in summaries]
     return ResultColumn(title, cells, values)
 
 

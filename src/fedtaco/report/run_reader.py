@@ -175,6 +175,7 @@ def _summary_so_far(
     return {
         **summarize(history, config["target"], partition),
         "method": config["method"],
+        "personal": config.get("personal"),
         "alpha": heat.mean_alpha(partition.kinds),
         "expelled": sorted(expelled),
         "detection": summarize_detection(expelled, partition, None),

@@ -55,6 +55,9 @@ class Callback:
     def on_run_begin(self, run: Run) -> None:
         """Handle the start of a run, or its continuation."""
 
+    def on_evaluation_begin(self, run: Run, round_number: int) -> None:
+        """Handle the start of an evaluation, after the training of a round or, on clients' own samples, of the run."""
+
     def on_round_end(self, run: Run, record: RoundRecord) -> None:
         """Handle the end of a round."""
 
@@ -99,6 +102,7 @@ class CallbackList(Callback):
 
     on_begin = partialmethod(_call, "on_begin")
     on_run_begin = partialmethod(_call, "on_run_begin")
+    on_evaluation_begin = partialmethod(_call, "on_evaluation_begin")
     on_round_end = partialmethod(_call, "on_round_end")
     on_run_end = partialmethod(_call, "on_run_end")
     on_run_skipped = partialmethod(_call, "on_run_skipped")

@@ -35,6 +35,7 @@ class ProgressBar(Callback):
 
     def on_begin(self, configs: Sequence[Mapping[str, Any]]) -> None:
         self.done: dict[Run, int] = {}
+        self.accuracies: dict[Run, str] = {}
         self.engines_shown: set[str] = set()
         self.bar = self._new_bar()
         rounds = sum(config["rounds"] for config in configs)
@@ -48,9 +49,13 @@ class ProgressBar(Callback):
             self.engines_shown.add(run.engine)
             self._print(f"Engine {run.engine}.", "dim")
 
+    def on_evaluation_begin(self, run: Run, round_number: int) -> None:
+        self.bar.update(self.task, description=printable(f"{run} evaluating"))
+
     def on_round_end(self, run: Run, record: RoundRecord) -> None:
-        accuracy = "" if record.accuracy is None else f" {record.accuracy:6.1%}"
-        self._advance(run, record.round, f"{run}{accuracy}")
+        if record.accuracy is not None:
+            self.accuracies[run] = f" {record.accuracy:6.1%}"
+        self._advance(run, record.round, f"{run}{self.accuracies.get(run, '')}")
         for event in _events(record):
             self._print(f"{run}, round {record.round}: {event}.", "yellow")
 

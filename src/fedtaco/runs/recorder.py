@@ -10,7 +10,7 @@ from torch import nn
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel
-from fedtaco.records import Arrays, History, PartitionRecord, RunFolder
+from fedtaco.records import Arrays, ClientEvaluation, History, PartitionRecord, RunFolder
 from fedtaco.records.summary import summarize
 from fedtaco.runs.library_versions import current_versions, record_versions
 from fedtaco.runs.result import Result
@@ -140,7 +140,9 @@ class Recorder:
         model: FlatModel,
         ending: RunStopped | StopTraining | None,
         *,
+        evaluations: list[ClientEvaluation] | None = None,
         test_counts: Sequence[int] = (),
+        samples: tuple[int, int] | None = None,
         **notes: Any,
     ) -> Result:
         """Write the models and the summary of a run that has ended.
@@ -151,8 +153,12 @@ class Recorder:
             What was run.
         ending
             Why the run did not continue; ``None`` if it finished.
+        evaluations
+            The final model on each client's own samples.
         test_counts
-            Number of test samples of each class; empty if unknown.
+            Number of evaluated test samples of each class; empty if unknown.
+        samples
+            Number of evaluated test samples, and of all; ``None`` if unknown.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -164,16 +170,20 @@ class Recorder:
         is_last = self.state.round >= self.config["rounds"]
         summary = {
             "method": method.name,
-            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters")},
+            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal")},
             "stopped": str(ending) if isinstance(ending, RunStopped) else None,
             "ended_early": str(ending) if isinstance(ending, StopTraining) and not is_last else None,
             **notes,
-            **summarize(self.history, self.config.get("target", 0.0), self.partition, test_counts),
+            **summarize(
+                self.history, self.config.get("target", 0.0), self.partition, test_counts, samples, evaluations or []
+            ),
         }
-        result = Result.of(method, model, self.state, self.history, summary)
+        result = Result.of(method, model, self.state, self.history, summary, evaluations)
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))
             if result.output_model is not result.model:
                 self.folder.save_model(to_arrays(result.output_model.state_dict()), "output")
+            if evaluations:
+                self.folder.save_client_evaluations(evaluations)
             self.folder.save_summary(summary)
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.files import reading
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel, load_tensors
-from fedtaco.records import History
+from fedtaco.records import ClientEvaluation, History
 from fedtaco.report.notebook import data_frame, to_html
 from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import results_table
@@ -40,17 +40,26 @@ class Result:
     summary: Mapping[str, Any]
     personal_layers: Sequence[NamedTensors] = ()
     """Personal parameters and buffers of each client, by name; empty if there are none."""
+    client_evaluations: list[ClientEvaluation] = field(default_factory=list)
+    """Each client's model on each client's own samples; empty if none were held out."""
 
     @classmethod
     def of(
-        cls, method: Method, model: FlatModel, state: RunState, history: History, summary: Mapping[str, Any]
+        cls,
+        method: Method,
+        model: FlatModel,
+        state: RunState,
+        history: History,
+        summary: Mapping[str, Any],
+        evaluations: list[ClientEvaluation] | None = None,
     ) -> Result:
         """Return the result of a run that ended in ``state``."""
         trained = model.to_module(state.server.weights, state.buffers)
         output = method.output(state.server)
         same = output is state.server.weights
         returned = trained if same else model.to_module(output, state.buffers)
-        return cls(history, trained, returned, summary, personal_layers(model, state.memories, state.clients))
+        personal = personal_layers(model, state.memories, state.clients)
+        return cls(history, trained, returned, summary, personal, evaluations or [])
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's own model: the global model with the personal layers of this client.

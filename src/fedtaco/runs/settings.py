@@ -124,6 +124,9 @@ class SharedSettings(TypedDict, total=False):
     seed: Annotated[
         int, setting(0, "Random seed; with several seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)
     ]
+    eval_every: Annotated[
+        int, setting(1, "Rounds between two evaluations; the last round is always evaluated.", low=1, high=MAX_COUNT)
+    ]
 
 
 class TrainSettings(SharedSettings, total=False):
@@ -141,6 +144,19 @@ class TrainSettings(SharedSettings, total=False):
             "How clients run: serial (one by one, exact seconds), pool (on all cores, same bits as serial), batched "
             "(many in one computation), or auto, which chooses by a fixed rule and reports its choice.",
             choices=("auto", "serial", "pool", "batched"),
+        ),
+    ]
+    eval_samples: Annotated[
+        int | None, setting(None, "Evaluate on this many test samples, drawn by seed; all by default.", low=1)
+    ]
+    fine_tune_steps: Annotated[
+        int,
+        setting(
+            0,
+            "Local steps of FedAvg, at the rate of the first round, by which the final model is fine-tuned for each "
+            "client, to be evaluated on the client's own held-out samples; 0 for none.",
+            low=0,
+            high=MAX_COUNT,
         ),
     ]
     device: Annotated[str, setting("cpu", "Device: cpu, cuda, mps, or auto (an accelerator if there is one).")]
