@@ -152,8 +152,15 @@ def test_own_methods_are_tuned(tmp_path):
     assert "fedavg (local_lr=0.3)" in sweep._repr_html_()
     assert repr(sweep).startswith("8 runs in")
     assert len(sweep.to_frame()) == 8
-    sweep.plot(tmp_path / "best.svg")
+    with pytest.raises(InvalidInput, match="There is no test accuracy to draw; run with a test set"):
+        sweep.plot(tmp_path / "best.svg")
+
+
+def test_plot_of_a_sweep_shows_the_best_settings(tmp_path):
+    sweep = fedtaco.sweep(["fedavg"], {"local_lr": [0.001, 0.3]}, out=tmp_path / "sweep", **OWN)
+    figure = sweep.plot(tmp_path / "best.svg")
     assert (tmp_path / "best.svg").exists()
+    assert figure.axes[0].get_legend_handles_labels()[1] == ["fedavg (local_lr=0.3)"]
 
 
 def test_named_dataset_is_tuned_in_the_folder_of_the_command_line(cli):

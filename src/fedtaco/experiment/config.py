@@ -17,7 +17,7 @@ from fedtaco.parameters import Configurable, Domain, ParameterValue, domains
 from fedtaco.records.formatting import pluralize
 from fedtaco.registry import Registry
 from fedtaco.runs.constants import make_optimizer
-from fedtaco.runs.settings import ExperimentConfig, check_settings, declared
+from fedtaco.runs.settings import ExperimentConfig, check_setting, check_settings, declared
 from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
 
@@ -56,7 +56,7 @@ def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> Experiment
     """
     given = with_names({name: value for name, value in settings.items() if value is not None})
     if own.dataset is None:
-        info = dataset_info(given.get("dataset", "digits"))
+        info = dataset_info(check_setting(ExperimentConfig, "dataset", given.get("dataset", "digits")))
         defaults = dataclasses.asdict(DEFAULTS.get(info.name, ExperimentDefaults()))
     else:
         info = own.dataset.info

@@ -10,7 +10,7 @@ from fedtaco.experiment.config import relevant_parameters, with_names
 from fedtaco.files import reading
 from fedtaco.models import is_own_model
 from fedtaco.records.documents import parse_toml, read_bounded
-from fedtaco.runs.settings import ExperimentConfig, check_setting
+from fedtaco.runs.settings import ExperimentConfig, check_names, check_setting
 from fedtaco.trust import BEHAVIOURS
 
 NOT_SETTINGS = ("schema", "checksum", "fedtaco", "ran_by", "folder", "own")
@@ -60,13 +60,15 @@ def read_config(path: str | Path, **changes: Any) -> dict[str, Any]:
         raise InvalidInput(f"There is no file {file}; name the config.toml of a run.")
     with reading(file):
         stored = parse_toml(read_bounded(file))
-    settings = {name: value for name, value in stored.items() if name not in NOT_SETTINGS}
+    given = {name: value for name, value in stored.items() if name not in NOT_SETTINGS}
+    check_names(ExperimentConfig, given)
+    settings = {name: check_setting(ExperimentConfig, name, value) for name, value in given.items()}
     _refuse_code(file, settings, changes)
-    _refuse_given_in_python(file, stored, changes)
+    _refuse_given_in_python(file, {**settings, "own": stored.get("own")}, changes)
     if settings.get("partition") == BY_CLIENT:
         settings = {name: value for name, value in settings.items() if name not in ("partition", "clients")}
     combined = {**settings, **changes}
-    parameters = check_setting(ExperimentConfig, "parameters", settings.get("parameters", {}))
+    parameters = settings.get("parameters", {})
     if "method" in changes or "detector" in changes:
         parameters = relevant_parameters(parameters, combined.get("method", "taco"), combined.get("detector", "off"))
     return {**combined, "parameters": {**parameters, **changes.get("parameters", {})}}
@@ -86,9 +88,10 @@ def _refuse_code(file: Path, settings: Mapping[str, Any], changes: Mapping[str, 
 
 def _refuse_given_in_python(file: Path, stored: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
     """Raise InvalidInput if a file is of a run whose data or model were given in Python, and none is named."""
+    own = stored["own"] if isinstance(stored["own"], dict) else {}
     for name, entry in (("dataset", "data"), ("model", "weights")):
-        if entry in stored.get("own", {}) and name not in changes and not NAMES_CODE[name](stored[name]):
+        if entry in own and name not in changes and not NAMES_CODE[name](stored.get(name, "")):
             raise InvalidInput(
-                f"{file} is of a run whose {name}, '{stored[name]}', was given in Python; name one instead: add "
+                f"{file} is of a run whose {name}, '{stored.get(name)}', was given in Python; name one instead: add "
                 f"--{name} (in Python, {name}=)."
             )

@@ -60,7 +60,7 @@ class OwnTask:
         InvalidInput
             If code cannot be imported, or fails.
         """
-        data = load_own_dataset(dataset) if dataset is not None and is_own_dataset(dataset) else None
+        data = load_own_dataset(dataset) if isinstance(dataset, str) and is_own_dataset(dataset) else None
         return cls(data, _find_model(model))
 
     @classmethod

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedtaco.errors import InvalidInput
 from fedtaco.files import replacing, writing
 from fedtaco.records import History
 from fedtaco.records.formatting import format_target
@@ -43,7 +44,7 @@ def plot_accuracy(
     Raises
     ------
     InvalidInput
-        If matplotlib is not installed, or the file has another suffix or cannot be written.
+        If matplotlib is not installed, no accuracy was measured, or the file has another suffix or cannot be written.
 
     Examples
     --------
@@ -57,6 +58,8 @@ def plot_accuracy(
         check_output_file(Path(path), PLOT_SUFFIXES, "path")
     figure = figure_class()(figsize=(5.0, 3.2), layout="constrained")
     axes = figure.subplots()
+    if not any(record.accuracy is not None for own in histories.values() for history in own for record in history):
+        raise InvalidInput("There is no test accuracy to draw; run with a test set.")
     for index, (name, own) in enumerate(histories.items()):
         curves = [100 * np.array(history.column("accuracy"), dtype=np.float64) for history in own]
         draw_mean(axes, curves, label=name.replace("$", r"\$"), **_style(index))
@@ -98,7 +101,7 @@ def draw_mean(axes: Any, curves: Sequence[Floats], seconds: float = 1.0, **style
     **style
         Label, colour and the like of the line.
     """
-    if not any(map(len, curves)):
+    if not any(np.isfinite(curve).any() for curve in curves):
         return
     mean, low, high = (over_seeds(function, curves) for function in (np.nanmean, np.nanmin, np.nanmax))
     measured = np.isfinite(mean)
