@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from run_summaries import run_summary
 
 from fedtaco.cli.sweep_table import print_trials
 from fedtaco.experiment.results import Sweep
@@ -18,9 +19,7 @@ QUICK = ["--rounds", "2", "--local-steps", "2"]
 
 
 def trial(gamma, accuracy, **run):
-    figures = {"method": "taco", "seed": 0, "stopped": None, "final_accuracy": 0.5, "rounds": 2, "target": 0.9}
-    missing = dict.fromkeys(("rounds_to_target", "client_seconds", "worst_tenth_accuracy", "output_accuracy"))
-    summary = {**figures, **missing, "alpha": {}, "dropped_uploads": 0, **run}
+    summary = run_summary("taco", accuracy=0.5, rounds=2, target=0.9, **run)
     return TrialResult({"taco.gamma": gamma}, accuracy, None, [summary])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from small_training import make_clients
@@ -59,7 +60,8 @@ def test_held_out_samples_are_those_that_clients_lose():
     parts, held_out = hold_out(partition_dataset(data, "by client", 2, 0).indices, 0.2, seed=0)
     clients = [data.train.subset(part) for part in parts]
     kept = [client.batch(torch.arange(len(client)))[0].flatten().tolist() for client in clients]
-    lost = data.train.subset(held_out).batch(torch.arange(len(held_out)))[0].flatten().tolist()
+    indices = np.concatenate(held_out)
+    lost = data.train.subset(indices).batch(torch.arange(len(indices)))[0].flatten().tolist()
     assert [len(one) for one in kept] == [8, 16]
     assert sorted([*kept[0], *kept[1], *lost]) == list(range(30))
     assert max(kept[0]) < 10 <= min(kept[1])

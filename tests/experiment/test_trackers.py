@@ -12,6 +12,7 @@ from run_helpers import Interrupted, interrupt_after
 
 from fedtaco import InvalidInput
 from fedtaco.experiment import RunOptions, resolve_config, run_experiment
+from fedtaco.experiment.own_task import OwnTask
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import CallbackList
@@ -22,7 +23,8 @@ QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "batc
 def run_tracked(name, folder, metrics=None, **settings):
     config = resolve_config(method="taco", **QUICK, **settings)
     trackers = CallbackList(build_trackers([name]))
-    return run_experiment(config, RunFolder(folder), RunOptions(), trackers, metrics).history
+    own = OwnTask(metrics=metrics or {})
+    return run_experiment(config, RunFolder(folder), RunOptions(), trackers, own).history
 
 
 def test_tensorboard_logs_every_round(tmp_path):

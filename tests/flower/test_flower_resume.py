@@ -142,7 +142,7 @@ def test_new_nodes_do_not_replace_those_of_a_resumed_run(tmp_path):
     interrupt("taco", small_nodes(), out, 2, False)
     nodes = small_nodes()
     nodes.connected = [901, 902, 903]
-    with pytest.raises(RunStopped, match="may not belong to this run"):
+    with pytest.raises(RunStopped, match="do not belong to this run"):
         run(small_strategy("taco", checkpoint=out), nodes, ROUNDS)
     assert "may not belong" in RunFolder(out).summary()["stopped"]
     run(small_strategy("taco", checkpoint=out), small_nodes(), ROUNDS)

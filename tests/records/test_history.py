@@ -60,8 +60,3 @@ def test_final_accuracy_is_that_of_the_last_evaluated_round():
     assert measured(0.5, None, 0.75, None).final_accuracy == 0.75
     assert measured(None, None).final_accuracy is None
     assert History().final_accuracy is None
-
-
-def test_plot_connects_evaluated_rounds():
-    axes = measured(None, 0.5, None, 0.75).plot(label="sparse")
-    assert axes.lines[-1].get_xydata().tolist() == [[2, 0.5], [4, 0.75]]

@@ -60,8 +60,11 @@ def test_events_of_a_run_are_in_order_and_have_the_same_run(tmp_path):
     seen = Recording()
     result = fedtaco.run("taco", out=tmp_path / "run", callbacks=[seen], **QUICK)
     names = [name for name, _ in seen.received]
-    assert names == ["on_begin", "on_run_begin", *["on_round_end"] * 5, "on_run_end", "on_end"]
-    ((configs,), (run,), *rounds, (same_run, summary), _) = [details for _, details in seen.received]
+    each_round = ["on_evaluation_begin", "on_round_end"]
+    assert names == ["on_begin", "on_run_begin", *each_round * 5, "on_run_end", "on_end"]
+    ((configs,), (run,), *rounds, (same_run, summary), _) = [
+        details for name, details in seen.received if name != "on_evaluation_begin"
+    ]
     assert [config["rounds"] for config in configs] == [5]
     assert {id(one) for one, _ in rounds} == {id(run)} == {id(same_run)}
     assert [record for _, record in rounds] == list(run.history) == result.history.rounds
