@@ -22,6 +22,7 @@ def own(cli, tmp_path, monkeypatch):
     """Return the command line in a folder with the example, which is forgotten after the test."""
     shutil.copy(EXAMPLE, tmp_path / "mine.py")
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # that of another test
     yield cli
     sys.modules.pop("mine", None)
 

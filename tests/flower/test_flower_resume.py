@@ -144,7 +144,7 @@ def test_new_nodes_do_not_replace_those_of_a_resumed_run(tmp_path):
     nodes.connected = [901, 902, 903]
     with pytest.raises(RunStopped, match="do not belong to this run"):
         run(small_strategy("taco", checkpoint=out), nodes, ROUNDS)
-    assert "may not belong" in RunFolder(out).summary()["stopped"]
+    assert "do not belong" in RunFolder(out).summary()["stopped"]
     run(small_strategy("taco", checkpoint=out), small_nodes(), ROUNDS)
     assert RunFolder(out).summary()["stopped"] is None
 
