@@ -29,7 +29,8 @@ from fedtaco.flower.wire import ReplyHeader, reply_records
 from fedtaco.methods import Constants, Taco
 from fedtaco.models import FlatModel, build_model
 from fedtaco.parameters import Domain
-from fedtaco.server import RunState, Server
+from fedtaco.run_state import RunState
+from fedtaco.server import Server
 
 NODES, MODEL, STEPS, TURNS = 100, "resnet18", 10, 3
 RESULTS = HERE / "flower-results.json"

@@ -14,7 +14,7 @@ from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics, mean_evaluatio
 from fedtaco.methods import Broadcast, FedAvg, NamedTensors
 from fedtaco.models import split_memory
 from fedtaco.records import ClientEvaluation, finite_or_none
-from fedtaco.server import RunState
+from fedtaco.run_state import RunState
 
 NOT_FINITE = Evaluation(None, None)
 

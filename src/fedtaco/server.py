@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from time import perf_counter
 from typing import Any
 
@@ -26,101 +25,10 @@ from fedtaco.methods import (
 )
 from fedtaco.models import split_memory
 from fedtaco.randomness import generator
-from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord, finite_or_none
-from fedtaco.screen import Screening, find_outlier, is_broken, loss_jumps, record_loss, screen_norms, without_strikes
+from fedtaco.records import Decision
+from fedtaco.run_state import Measure, RoundOutcome, RunState
+from fedtaco.screen import Screening, find_outlier, is_broken, loss_jumps, screen_norms, without_strikes
 from fedtaco.trust import Detector, DetectorInput, Off, Verdict
-
-Measure = Callable[["RunState"], dict[str, Any]]
-"""Evaluates the model of a state; returns fields of :class:`RoundRecord`, ``loss`` among them."""
-
-
-@dataclass(frozen=True)
-class RunState:
-    """Everything that is kept between rounds, as plain data, so that a run can be resumed from it exactly."""
-
-    round: int
-    server: ServerState
-    buffers: Tensor
-    memories: Mapping[int, NamedTensors]
-    """Memory of each client, where the server knows it."""
-    detector_memory: NamedTensors
-    """Memory of the detector."""
-    baseline: NamedTensors = field(default_factory=dict)
-    """Norms and losses of earlier rounds, with which those of the next round are compared."""
-
-    @property
-    def clients(self) -> int:
-        """Number of clients, including expelled ones."""
-        return len(self.detector_memory["expelled"])
-
-    @property
-    def members(self) -> int:
-        """Number of clients that are not expelled."""
-        return int((~self.detector_memory["expelled"]).sum())
-
-
-@dataclass(frozen=True)
-class FinishedRound:
-    """The state after a round, and the round's records."""
-
-    state: RunState
-    record: RoundRecord
-    clients: list[ClientRecord]
-
-
-@dataclass(frozen=True)
-class RoundOutcome:
-    """A round after aggregation, before evaluation."""
-
-    state: RunState
-    results: CohortResults
-    uploads: Uploads
-    """The uploads that were aggregated."""
-    decisions: Sequence[Decision] = ()
-    scores: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    """The detector's scores, by client."""
-
-    def finish(self, wall_seconds: float, **metrics: Any) -> FinishedRound:
-        """Return the finished round; ``metrics`` are the fields of :class:`RoundRecord` that evaluation provides."""
-        seconds = [seconds for seconds in self.results.seconds.values() if seconds is not None]
-        clients = self._client_records()
-        losses = [loss for client in clients if (loss := client.quantities["training_loss"]) is not None]
-        record = RoundRecord(
-            round=self.state.round,
-            training_loss=fmean(losses) if losses else None,
-            slowest_client_seconds=max(seconds, default=None),
-            wall_seconds=wall_seconds,
-            cohort=len(self.results.cohort),
-            dropped=dict(self.results.dropped),
-            decisions=list(self.decisions),
-            **metrics,
-        )
-        state = replace(self.state, baseline=record_loss(self.state.baseline, record.loss))
-        return FinishedRound(state, record, clients)
-
-    def _client_records(self) -> list[ClientRecord]:
-        measured, memory = self._measure(), self.state.detector_memory
-        unused = {quantity.name: quantity.unused for quantity in QUANTITIES}
-        return [
-            ClientRecord(
-                round=self.state.round,
-                client=client,
-                quantities=measured.get(client, unused),
-                seconds=self.results.seconds.get(client),
-                strikes=int(memory["strikes"][client]),
-                expelled=bool(memory["expelled"][client]),
-                scores=self.scores.get(client, {}),
-            )
-            for client in self.results.cohort
-        ]
-
-    def _measure(self) -> dict[int, dict[str, float | None]]:
-        """Return the recorded quantities of each aggregated upload, by client."""
-        if not len(self.uploads.clients):
-            return {}
-        columns = {quantity.name: quantity.measure(self.uploads).tolist() for quantity in QUANTITIES}
-        clients = enumerate(self.uploads.clients.tolist())
-        return {client: {name: finite_or_none(own[row]) for name, own in columns.items()} for row, client in clients}
 
 
 @dataclass(frozen=True)

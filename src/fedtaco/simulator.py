@@ -16,8 +16,9 @@ from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.records import ClientEvaluation, Decision
+from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.screen import find_invalid
-from fedtaco.server import FinishedRound, RunState, Server, cohort_size
+from fedtaco.server import Server, cohort_size
 from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, Off
 
 Weighting = Literal["uniform", "samples"]

@@ -1,5 +1,6 @@
 """Tensors as records of Flower, and back. What arrives is checked for its size before anything is decoded."""
 
+import copy
 import io
 from math import prod
 
@@ -85,3 +86,13 @@ def check_dtypes(module: nn.Module) -> None:
                 f"The model contains numbers of the type {dtype}, which Flower cannot send; convert it with "
                 "model.float(), on the server and on every node."
             ) from error
+
+
+def with_weights(model: nn.Module, arrays: ArrayRecord) -> nn.Module:
+    """Return a copy of the model with the given weights."""
+    module = copy.deepcopy(model)
+    try:
+        module.load_state_dict(arrays.to_torch_state_dict())
+    except RuntimeError as error:
+        raise InvalidInput(f"initial_arrays do not fit the model that was passed to FedStrategy: {error}") from error
+    return module

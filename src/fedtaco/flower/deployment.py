@@ -21,9 +21,10 @@ from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.parameters import Domain
 from fedtaco.records.formatting import pluralize
+from fedtaco.run_state import FinishedRound, Measure, RunState
 from fedtaco.runs.callbacks import Run
 from fedtaco.runs.recorder import Recorder
-from fedtaco.server import FinishedRound, Measure, RunState, Server
+from fedtaco.server import Server
 
 LOG_EVERY = 10.0
 """Seconds between two log lines while the server waits for nodes."""

@@ -16,7 +16,7 @@ from fedtaco.flower.replies import NO_HEADER, NOT_LOADED, RAISED, ReplyCollector
 from fedtaco.flower.wire import NodeInstructions, broadcast_records
 from fedtaco.methods import NamedTensors
 from fedtaco.records import Decision
-from fedtaco.server import FinishedRound, Measure, RoundOutcome
+from fedtaco.run_state import FinishedRound, Measure, RoundOutcome
 
 if TYPE_CHECKING:
     from fedtaco.flower.deployment import Deployment

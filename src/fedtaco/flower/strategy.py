@@ -1,6 +1,5 @@
 """The server side: a Flower strategy that runs any method."""
 
-import copy
 import secrets
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
-from fedtaco.flower.arrays import check_dtypes
+from fedtaco.flower.arrays import check_dtypes, with_weights
 from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
 from fedtaco.flower.evaluation import average_evaluations, evaluation_messages, recorded_scores
 from fedtaco.flower.exchange import Exchange
@@ -20,17 +19,18 @@ from fedtaco.flower.log import log
 from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
 from fedtaco.flower.settings import StrategySettings
-from fedtaco.flower.wire import OWN_KEYS, WIRE_SETTINGS
+from fedtaco.flower.wire import WIRE_SETTINGS, refuse_own_keys
 from fedtaco.methods import METHODS, Method, check_optimizer
 from fedtaco.models import FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import PartitionRecord, RoundRecord, RunFolder
 from fedtaco.records.formatting import pluralize
+from fedtaco.run_state import RunState
 from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.constants import make_constants, make_optimizer
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
-from fedtaco.server import RunState, Server, cohort_size
+from fedtaco.server import Server, cohort_size
 from fedtaco.trust import DETECTORS, Detector
 from fedtaco.version import __version__
 
@@ -157,7 +157,7 @@ class FedStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the messages of a round. They contain the strategy's own copy of the model; ``arrays`` is not read."""
-        _refuse_own_keys("train_config", config)
+        refuse_own_keys("train_config", config)
         self._round = self._running().open_round()
         return self._round.train_messages(config)
 
@@ -176,7 +176,7 @@ class FedStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return one message for each node that evaluates the model."""
-        _refuse_own_keys("evaluate_config", config)
+        refuse_own_keys("evaluate_config", config)
         fraction = self.settings["fraction_evaluate"]
         return evaluation_messages(self._open_round(), grid, arrays, config, fraction)
 
@@ -227,7 +227,7 @@ class FedStrategy(Strategy):
             :func:`fedtaco.flower.train`.
         """
         self.summary()
-        model = self._flatten(_with_weights(self.model, initial_arrays))
+        model = self._flatten(with_weights(self.model, initial_arrays))
         exchange = Exchange(grid, timeout)
         server = self._server(num_rounds, self._client_count(exchange))
         clients = server.constants.clients
@@ -342,26 +342,6 @@ class FedStrategy(Strategy):
             return int(self.settings["clients"])
         wanted = self.policy.min_available_nodes
         return len(wait_for_nodes(exchange, lambda connected: len(connected) >= wanted, wanted))
-
-
-def _refuse_own_keys(name: str, config: ConfigRecord) -> None:
-    """Raise InvalidInput if a user's config contains a key that FedStrategy sends itself."""
-    reserved = sorted(OWN_KEYS & set(config))
-    if reserved:
-        raise InvalidInput(
-            f"{name} sets '{reserved[0]}', a key that FedStrategy itself sends to the nodes; rename it, or "
-            "pass the value to FedStrategy."
-        )
-
-
-def _with_weights(model: nn.Module, arrays: ArrayRecord) -> nn.Module:
-    """Return a copy of the model with the given weights."""
-    module = copy.deepcopy(model)
-    try:
-        module.load_state_dict(arrays.to_torch_state_dict())
-    except RuntimeError as error:
-        raise InvalidInput(f"initial_arrays do not fit the model that was passed to FedStrategy: {error}") from error
-    return module
 
 
 def _store_metrics(results: MutableMapping[int, MetricRecord], number: int, metrics: MetricRecord | None) -> None:

@@ -306,3 +306,13 @@ def read_metrics(content: RecordDict) -> Mapping[str, object]:
 
 def _named(buffers: Tensor) -> NamedTensors:
     return {"buffers": buffers} if buffers.numel() else {}
+
+
+def refuse_own_keys(name: str, config: ConfigRecord) -> None:
+    """Raise InvalidInput if a user's config contains a key that FedStrategy sends itself."""
+    reserved = sorted(OWN_KEYS & set(config))
+    if reserved:
+        raise InvalidInput(
+            f"{name} sets '{reserved[0]}', a key that FedStrategy itself sends to the nodes; rename it, or "
+            "pass the value to FedStrategy."
+        )

@@ -12,11 +12,11 @@ from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.records import Arrays, ClientEvaluation, History, PartitionRecord, RunFolder
 from fedtaco.records.summary import summarize
+from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.runs.library_versions import current_versions, record_versions
 from fedtaco.runs.result import Result
 from fedtaco.runs.state_arrays import changed_memories, restore_state, shared_arrays, to_arrays
 from fedtaco.runs.state_structure import require_structure
-from fedtaco.server import FinishedRound, RunState
 
 CHECKPOINT_SHARE = 0.03
 """Fraction of a run's time that checkpoints may take. A killed run repeats the rounds after its last checkpoint."""

@@ -20,8 +20,8 @@ from fedtaco.records import ClientEvaluation, History
 from fedtaco.report.notebook import data_frame, to_html
 from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import results_table
+from fedtaco.run_state import RunState
 from fedtaco.runs.personal_layers import personal_layers
-from fedtaco.server import RunState
 
 
 @dataclass(frozen=True, repr=False)

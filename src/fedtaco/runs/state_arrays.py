@@ -11,7 +11,7 @@ from torch import Tensor
 from fedtaco.errors import InvalidInput
 from fedtaco.methods import NamedTensors, ServerState
 from fedtaco.records import Arrays
-from fedtaco.server import RunState
+from fedtaco.run_state import RunState
 from fedtaco.simulator import SimulatorState
 
 ADVERSARY = "adversary/"

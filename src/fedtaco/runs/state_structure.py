@@ -7,8 +7,8 @@ import torch
 from fedtaco.errors import InvalidInput
 from fedtaco.methods import NamedTensors
 from fedtaco.records import Arrays
+from fedtaco.run_state import RunState
 from fedtaco.runs.state_arrays import shared_arrays, to_arrays
-from fedtaco.server import RunState
 
 
 def require_structure(folder: Path, initial: RunState, stored: RunState, client_memory: NamedTensors) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedtaco.parameters import Configurable
-from fedtaco.server import RunState
+from fedtaco.run_state import RunState
 
 Subject = TypeVar("Subject", bound=Configurable)
 

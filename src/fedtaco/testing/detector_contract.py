@@ -10,7 +10,7 @@ import torch
 from fedtaco.data import TensorSamples
 from fedtaco.errors import RunStopped
 from fedtaco.methods import Taco
-from fedtaco.server import FinishedRound, RunState
+from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.testing.checks import assert_same, run_checks
 from fedtaco.testing.engines import ReversedEngine, through_bytes
 from fedtaco.testing.small_federation import CLIENTS, FEATURES, SAMPLES, make_simulator, skewed_clients

@@ -12,7 +12,7 @@ from fedtaco.local_optimizer import AdamW, Sgd
 from fedtaco.lr_schedule import StepDecay
 from fedtaco.methods import Broadcast, LocalContext, Method, NamedTensors, ServerState
 from fedtaco.processes import can_fork
-from fedtaco.server import RunState
+from fedtaco.run_state import RunState
 from fedtaco.testing.checks import assert_same, named_tensors, run_checks
 from fedtaco.testing.engines import CostCounter, ReversedEngine, WireEngine, one_stack, through_bytes, two_workers
 from fedtaco.testing.small_federation import (

@@ -14,7 +14,7 @@ from fedtaco.local_optimizer import PLAIN_SGD, LocalOptimizer
 from fedtaco.lr_schedule import CONSTANT, LrSchedule
 from fedtaco.methods import Constants, Method
 from fedtaco.models import FlatModel, Loss
-from fedtaco.server import FinishedRound, RunState
+from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.simulator import Simulator
 from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector
 
