@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -97,7 +97,7 @@ class Sgd(LocalOptimizer):
 PLAIN_SGD = Sgd()
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _effective_steps(momentum: float, nesterov: bool, steps: int) -> float:
     """Sum the coefficients step by step, which is exact for every momentum.
 
