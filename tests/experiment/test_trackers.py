@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from run_helpers import Interrupted, interrupt_after
+from small_training import train
 
 from fedtaco import InvalidInput
 from fedtaco.experiment import RunOptions, resolve_config, run_experiment
@@ -33,6 +34,16 @@ def test_tensorboard_logs_every_round(tmp_path):
     assert [step for step, _ in logged] == [1, 2, 3]
     assert [value for _, value in logged] == pytest.approx(history.column("accuracy"))
     assert "method = taco" in events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
+
+
+def test_own_training_is_tracked(tmp_path):
+    from tensorboard.backend.event_processing import event_accumulator as accumulator
+
+    result = train(out=tmp_path / "run", track=["tensorboard"])
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    assert [event.value for event in events.Scalars("accuracy")] == pytest.approx(result.history.column("accuracy"))
+    with pytest.raises(InvalidInput, match="There is no tracker 'tensorbord'"):
+        train(track=["tensorbord"])
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
 
 Parameters = Mapping[str, ParameterValue]
+MethodGiven = Method | type[Method] | str
+"""A method, its class, or its name."""
 
 
 def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> ExperimentConfig:
@@ -72,6 +74,26 @@ def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> Experiment
     method, detector = create_method_and_detector(config)
     check_parameters(config["parameters"], [config["method"]], config["detector"])
     return {**config, "parameters": {**method.parameters(), **detector.parameters()}}
+
+
+def name_methods(methods: Sequence[MethodGiven]) -> list[dict[str, Any]]:
+    """Return the name of each method, and the parameters that it changes, as settings.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no method, or one of them is given more than once.
+    """
+    if isinstance(methods, str):
+        raise InvalidInput(f"methods is '{methods}'; give a list of methods.")
+    if not methods:
+        raise InvalidInput("methods is empty; name at least one, such as fedavg,taco.")
+    named = [with_names({"method": method}) for method in methods]
+    names = [METHODS.find(one["method"]).name for one in named]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidInput(f"methods names {', '.join(repeated)} more than once.")
+    return named
 
 
 def with_names(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,8 +150,9 @@ def folder_name(start: str, config: ExperimentConfig, own: OwnTask = NOTHING_OWN
     defaults: Mapping[str, Any] = resolve_config(own, **{name: config[name] for name in named}, **usual)
     changed = {name: value for name, value in to_stored(config, own).items() if value != defaults.get(name)}
     changed.pop("fedtaco")
-    digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
     plain = re.sub(r"[^\w.:+-]+", "-", start)
+    changed |= {} if plain == start else {"name": start}
+    digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
     return f"{plain}-{digest[:8]}" if changed else plain
 
 
@@ -139,16 +162,6 @@ def shared_folder_name(start: str, settings: Mapping[str, Any], own: OwnTask, **
     config = resolve_config(own, method="fedavg", **shared)  # any method: its parameters are not among the shared ones
     given = settings.get("parameters") or {}
     return folder_name(start, {**config, "parameters": {**config["parameters"], **given}}, own, **usual)
-
-
-def check_distinct(methods: Sequence[str]) -> None:
-    """Raise InvalidInput if a comparison names no method, or one more than once."""
-    if not methods:
-        raise InvalidInput("methods is empty; name at least one, such as fedavg,taco.")
-    names = [METHODS.find(method).name for method in methods]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InvalidInput(f"methods names {', '.join(repeated)} more than once.")
 
 
 def check_parameters(parameters: Parameters, methods: Sequence[str], detector: str) -> None:

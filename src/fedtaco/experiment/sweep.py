@@ -9,12 +9,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.experiment.comparison import MethodGiven
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.experiment.config import (
-    check_distinct,
+    MethodGiven,
     check_parameters,
     find_domain,
+    name_methods,
     relevant_parameters,
     resolve_config,
     with_names,
@@ -129,13 +129,11 @@ def plan_sweep(
     for name in setting_names - allowed:
         raise unknown("setting to tune", name, allowed)
     settings = with_names(settings)
-    named = [with_names({"method": method}) for method in methods]
-    names = [one["method"] for one in named]
-    check_distinct(names)
+    named = name_methods(methods)
     detector = settings.get("detector") or "off"
     fixed = settings.pop("parameters", {})
     parameters = {name: values[0] for name, values in grid.items() if "." in name}
-    check_parameters({**fixed, **parameters}, names, detector)
+    check_parameters({**fixed, **parameters}, [one["method"] for one in named], detector)
     trials = []
     for one in named:
         method = one["method"]

@@ -268,3 +268,10 @@ def check_setting(kind: type, name: str, value: Any) -> Any:
     if not is_valid:
         raise InvalidInput(f"{name} is {quoted(value)}; it must be {expected}.")
     return float(value) if float in kinds else value
+
+
+def check_seeds(count: int) -> None:
+    """Raise InvalidInput if a number of seeds is not valid."""
+    domain = Domain("number of seeds", low=1, high=1000, whole=True)
+    if not domain.admits(count):
+        raise InvalidInput(f"seeds is {quoted(count)}; it must be {domain.describe()}.")
