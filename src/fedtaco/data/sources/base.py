@@ -285,5 +285,5 @@ def _is_list_of_integers(values: Array) -> bool:
 def fetch_error(title: str, address: str, error: Exception) -> InvalidInput:
     """Return the error for a failed download."""
     reason = printable((str(error).strip() or type(error).__name__).splitlines()[0]).rstrip(".")
-    advice = "Check the connection, or give a local copy with --from."
+    advice = "Check the connection, or give the address of a local copy."
     return InvalidInput(f"{title} could not be fetched from {address}: {reason}. {advice}")
