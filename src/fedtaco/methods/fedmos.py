@@ -23,11 +23,12 @@ class FedMoS(Method):
 
         d <- g + (1 - a) (d - last g), starting at g
         x <- x - local_lr * d - μ (x - w)
-        u <- β u + mean U_i, from the second round on; w <- w - u
+        u <- β u + sum of p_i U_i
+        w <- w - u
 
-    The pull is not multiplied by the local rate. ``last g`` is that of the last step with its own batch (``stored``,
-    the released code), or computed anew with the batch of this step (``same-batch``, the paper), which takes a second
-    gradient.
+    The pull is not multiplied by the local rate. ``last g`` is that of the last step with its own batch, and 0 in the
+    second step (``stored``, the released code), or computed anew with the batch of this step (``same-batch``, the
+    paper), which takes a second gradient. The server forgets the u of the first round, as in the released code.
     """
 
     name = "fedmos"
