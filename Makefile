@@ -11,7 +11,8 @@ demo: $(READY)  ## Compare the paper's seven methods on digits and write a repor
 	$(BIN)/fedtaco report runs/demo
 
 flower-demo: $(READY)  ## Run TACO on three Flower nodes on this machine, with TLS, and write a report
-	$(BIN)/python scripts/flower_demo.py
+	$(BIN)/fedtaco flower run examples/flower-digits --nodes 3 --run-config num-server-rounds=3 --out runs/flower-demo --overwrite
+	$(BIN)/fedtaco report runs/flower-demo
 
 test: $(READY)  ## Run all tests except those of test-browser and test-flower
 	$(BIN)/pytest --numprocesses auto --dist worksteal

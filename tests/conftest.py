@@ -47,3 +47,11 @@ def cli(tmp_path, monkeypatch, capsys):
         return Completed(int(end.value.code or 0), *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def own_method(tmp_path):
+    """The specification of a user's method in the current folder."""
+    example = Path(__file__).parents[1] / "examples" / "own_method.py"
+    (tmp_path / "mine.py").write_text(example.read_text())
+    return "mine:Clipped"

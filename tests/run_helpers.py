@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
+
 import torch
 
+from fedtaco.runs.callbacks import Callback
+
+MAX_WAIT = 200
 MEASURED_TIMES = {"wall_seconds", "evaluation_seconds", "slowest_client_seconds", "seconds"}
 
 
@@ -11,14 +18,24 @@ class Interrupted(Exception):
     """Interrupts a run between two rounds."""
 
 
-def interrupt_after(round_number):
-    """Return an ``on_round`` callback that interrupts a run after a round."""
+class CallAfterRounds(Callback):
+    """Calls a function with the record of each finished round."""
 
-    def on_round(record):
+    def __init__(self, function):
+        self.function = function
+
+    def on_round_end(self, run, record):
+        self.function(record)
+
+
+def interrupt_after(round_number):
+    """Return a callback that interrupts a run after a round."""
+
+    def interrupt(record):
         if record.round == round_number:
             raise Interrupted
 
-    return on_round
+    return CallAfterRounds(interrupt)
 
 
 def without_times(rows):
@@ -41,3 +58,17 @@ def assert_same_result(expected, actual):
     assert actual.client_evaluations == expected.client_evaluations
     assert without_times(actual.history.table()) == without_times(expected.history.table())
     assert without_times(actual.history.client_table()) == without_times(expected.history.client_table())
+
+
+def terminate(command, is_ready, **options):
+    """Start a command, send SIGTERM as soon as it is ready, and return its exit code and its error output."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as process:
+        try:
+            deadline = time.monotonic() + MAX_WAIT
+            while not is_ready() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=MAX_WAIT)
+        finally:
+            process.kill()
+    return process.returncode, errors

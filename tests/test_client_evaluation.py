@@ -120,7 +120,7 @@ class Still(fedtaco.Method):
         ({"client_tests": own_tests(3)}, "client_tests lists 3 test sets for 4 clients; give one for each"),
         (
             {"client_tests": [*own_tests(3), (torch.empty(0, 5), torch.empty(0))]},
-            r"The test set of client 3 has no samples",
+            r"client_tests\[3\] has no samples",
         ),
         ({"client_tests": [*own_tests(3), 5]}, "Cannot read samples from int"),
         (

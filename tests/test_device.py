@@ -46,7 +46,7 @@ def test_clients_compute_on_the_device_of_the_model(method):
         upload, memory = training.run(method, x)
         for tensor in (*upload.values(), *memory.values()):
             assert tensor.device.type == "meta"
-            assert tensor.shape == shape
+            assert tensor.shape in (shape, (*shape[:-1], 1))
 
 
 def test_meta_cannot_be_mixed_with_the_cpu():

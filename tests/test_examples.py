@@ -25,10 +25,10 @@ def test_example_runs(script, tmp_path):
     assert run_python(script, cwd=tmp_path).stdout.strip()
 
 
-PAGES = ["README.md", *(f"docs/{page}.md" for page in ("own-method", "datasets", "own-data", "local-training"))]
+PAGES = ["python", "own-method", "datasets", "own-data", "local-training"]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{page}.md" for page in PAGES)])
 def test_code_in_the_documentation_runs(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks

@@ -1,4 +1,4 @@
-"""The server app: runs one of fedtaco's methods and evaluates the model on the test digits after every round."""
+"""The server app: runs the method and evaluates the model after every round. The settings are in pyproject.toml."""
 
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
@@ -22,6 +22,7 @@ def main(grid: Grid, context: Context) -> None:
         local_lr=float(config["local-lr"]),
         fraction_evaluate=0.0,
         checkpoint=str(config["checkpoint"]) or None,
+        overwrite=bool(config["overwrite"]),
         dataset="digits",
     )
 

@@ -306,21 +306,13 @@ def dry_run(
     They have the names and shapes of real uploads and memories; personal layers in ``memory`` stay as they are.
     ``constants`` are those of the run.
     """
-    sent, constants = instructions.broadcast, constants.in_round(instructions.round)
+    constants = constants.in_round(instructions.round)
     memory, personal = split_memory(memory)
-    local = LocalContext(
-        constants=constants,
-        start=sent.start,
-        received={**sent.vectors, **{name: values[0] for name, values in sent.scalars.items()}},
-        memory=memory,
-        steps=1,
-        gradient=torch.zeros_like,
-        full_gradient=torch.zeros_like,
-    )
+    local = instructions.context_without_samples(0, constants, memory)
     if instructions.phase == "survey":
         return method.decode(method.survey(local)), {**memory, **personal}
     local.correction = method.correction(local)
-    update = constants.local_lr * method.direction(sent.start, local)
+    update = constants.local_lr * method.direction(local.start, local)
     upload, new_memory = method.finish(update, local)
     return method.decode(upload), {**new_memory, **personal}
 

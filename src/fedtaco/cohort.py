@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedtaco.methods import Broadcast, NamedTensors
+from fedtaco.methods import Broadcast, Constants, LocalContext, NamedTensors
 
 Phase = Literal["survey", "train"]
 
@@ -22,6 +22,20 @@ class Instructions:
     round: int
     broadcast: Broadcast
     buffers: Tensor
+
+    def context_without_samples(
+        self, row: int, constants: Constants, memory: NamedTensors, steps: int = 1
+    ) -> LocalContext:
+        """Return what a method's client hooks receive, for the client in this row of the cohort; gradients are zero."""
+        return LocalContext(
+            constants=constants,
+            start=self.broadcast.start,
+            received=self.broadcast.received_by(row),
+            memory=memory,
+            steps=steps,
+            gradient=torch.zeros_like,
+            full_gradient=torch.zeros_like,
+        )
 
 
 @dataclass(frozen=True)

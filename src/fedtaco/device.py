@@ -25,7 +25,7 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return CPU if found is None or found.type not in DEVICES else found
     if found is None or found.type != name:
-        raise InvalidInput(f"device is '{name}', but torch finds no such device; use --device cpu or --device auto.")
+        raise InvalidInput(f"device is '{name}', but torch finds no such device; set device to 'cpu' or 'auto'.")
     return found
 
 

@@ -36,6 +36,13 @@ class ProcessDied(OneLineError, RuntimeError):
     exit_code = 3
 
 
+class StopTraining(OneLineError):
+    """Raised by a callback to end a run early; the message says why.
+
+    The round is recorded, and so are a checkpoint and a summary; the run returns its result and can be resumed.
+    """
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInput:
     """Return the error for an unknown name; it suggests the most similar known name.
 

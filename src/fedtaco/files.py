@@ -48,7 +48,7 @@ def writing(path: Path, advice: str = "") -> Iterator[None]:
 
 def writing_run(folder: Path) -> AbstractContextManager[None]:
     """Raise InvalidInput, with advice on how to resume, if a run folder cannot be written."""
-    advice = "Finished rounds are kept: free some space, or choose another folder (out), and continue with --resume."
+    advice = "Finished rounds are kept: free some space, or choose another folder (out), and continue it (resume)."
     return writing(folder, f" {advice}")
 
 

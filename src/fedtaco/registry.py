@@ -1,15 +1,78 @@
-"""Classes by name: the registered ones, and users' own as ``package.module:Class``."""
+"""Classes by name: the registered ones, and users' own classes and functions as ``package.module:name``."""
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.parameters import Configurable, ParameterValue, check_class, domains
+from fedtaco.printable import quoted
 
 Base = TypeVar("Base", bound=Configurable)
+
+
+def names_code(spec: str, known: Iterable[str]) -> bool:
+    """Return whether a text names a user's own code, as ``package.module:name``, and not one of the known names.
+
+    >>> names_code("mine:split", ["dirichlet"]), names_code("dirichlet:mine", ["dirichlet"]), names_code("mine:0.5", [])
+    (True, False, False)
+    """
+    module, _, name = spec.partition(":")
+    return name.isidentifier() and all(part.isidentifier() for part in module.split(".")) and module not in known
+
+
+def import_object(spec: str, kind: str, what: str) -> Any:
+    """Import a user's class or function, also from the current folder.
+
+    Parameters
+    ----------
+    spec
+        ``package.module:name``.
+    kind
+        What the object is for, such as ``method``, for messages.
+    what
+        What the name stands for: ``Class`` or ``function``.
+
+    Raises
+    ------
+    InvalidInput
+        If the module cannot be imported or does not have this name.
+    """
+    module_name, _, name = spec.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise InvalidInput(
+            f"Cannot import '{module_name}' for the {kind} '{spec}': {error}. Write it as package.module:{what}."
+        ) from error
+    found = getattr(module, name, None)
+    if found is None:
+        raise InvalidInput(f"The module '{module_name}' has no {what.lower()} '{name}'.")
+    return found
+
+
+def call_own(spec: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a user's function that the settings name.
+
+    Raises
+    ------
+    InvalidInput
+        If it raises an error; the message says which, and on which line of the user's code.
+    """
+    try:
+        return function(*arguments)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        raise InvalidInput(f"{spec} failed with {type(error).__name__}: {error} ({where}).") from error
 
 
 class Registry(dict[str, type[Base]], Generic[Base]):
@@ -26,6 +89,8 @@ class Registry(dict[str, type[Base]], Generic[Base]):
     def __init__(self, base: type[Base], classes: Sequence[type[Base]]) -> None:
         super().__init__({cls.name: cls for cls in classes})
         self.base = base
+        self._local: dict[str, type[Base]] = {}
+        """Classes of instances that cannot be imported, such as those defined in a function, by their spec."""
 
     def find(self, spec: str) -> type[Base]:
         """Return a registered class by name, or import a user's own by ``package.module:Class``.
@@ -36,7 +101,7 @@ class Registry(dict[str, type[Base]], Generic[Base]):
             If there is no such class, or it cannot be imported, does not derive from the base class or is not valid.
         """
         if ":" in spec:
-            return self._import(spec)
+            return self._check(spec, self._local.get(spec) or import_object(spec, self.base.kind, "Class"))
         if spec not in self:
             raise unknown(self.base.kind, spec, self)
         return self[spec]
@@ -48,30 +113,28 @@ class Registry(dict[str, type[Base]], Generic[Base]):
         return cls(**{name: parameters[full] for name, full in names.items() if full in parameters})
 
     def instance(self, given: Base | type[Base] | str) -> Base:
-        """Return an instance from an instance, a class or a name."""
+        """Return an instance from an instance, a class or a name; raise InvalidInput if it is none of these."""
         if isinstance(given, str):
             return self.find(given)()
-        return given() if isinstance(given, type) else given
+        instance = given() if isinstance(given, type) else given
+        if not isinstance(instance, self.base):
+            raise InvalidInput(f"{self.base.kind} is {quoted(given)}; it must be a {self.base.__name__} or a name.")
+        return instance
 
     def spec(self, instance: Base) -> str:
         """Return the text for which :meth:`find` returns the class of an instance."""
         cls = type(instance)
-        return cls.name if self.get(cls.name) is cls else f"{cls.__module__}:{cls.__qualname__}"
+        if self.get(cls.name) is cls:
+            return cls.name
+        spec = f"{cls.__module__}:{cls.__qualname__}"
+        self._local.pop(spec, None)
+        if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
+            self._local[spec] = cls
+        return spec
 
-    def _import(self, spec: str) -> type[Base]:
-        kind, (module_name, _, class_name) = self.base.kind, spec.partition(":")
-        here = str(Path.cwd())
-        if here not in sys.path:
-            sys.path.insert(0, here)
-        try:
-            module = importlib.import_module(module_name)
-        except Exception as error:
-            raise InvalidInput(
-                f"Cannot import '{module_name}' for the {kind} '{spec}': {error}. Write it as package.module:Class."
-            ) from error
-        found = getattr(module, class_name, None)
-        if found is None:
-            raise InvalidInput(f"The module '{module_name}' has no class '{class_name}'.")
+    def _check(self, spec: str, found: Any) -> type[Base]:
+        """Return a user's class; raise InvalidInput if it is not a valid one."""
+        kind = self.base.kind
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise InvalidInput(f"'{spec}' is not a {kind}: derive it from {self.base.__name__}.")
         check_class(found)

@@ -172,7 +172,9 @@ class Server:
         results.drop(screening.dropped)
         server = state.server
         if len(results.clients):
-            server = self.method.absorb(server, self._uploads(state, results))
+            uploads = self._uploads(state, results)
+            uploads.aggregation_weights = uploads.shares
+            server = self.method.absorb(server, uploads)
         return replace(state, server=server, baseline=screening.baseline), list(screening.too_long.values())
 
     def train_instructions(self, state: RunState, cohort: Tensor) -> Instructions:
@@ -204,7 +206,7 @@ class Server:
         """
         screening = self._screen(state, instructions, results)
         if mirror is None:
-            self._mirror_clipped(state, results, screening)
+            self._mirror_clipped(state, instructions, results, screening)
         else:
             results.memories = mirror(results)
         verdict = self.detector.judge(state.detector_memory, self._detector_input(state, instructions, results))
@@ -258,6 +260,16 @@ class Server:
             raise self.diverged(outcome.state.round, divergence)
         return outcome, metrics
 
+    def mirrored_memory(
+        self, instructions: Instructions, results: CohortResults, row: int, before: NamedTensors
+    ) -> NamedTensors:
+        """Return the memory of the client in a row of the results, derived from its upload and its memory before."""
+        position, steps = results.cohort.index(int(results.clients[row])), int(results.steps[row])
+        local = instructions.context_without_samples(
+            position, self.constants.in_round(instructions.round), before, steps
+        )
+        return self.method.mirror({name: matrix[row] for name, matrix in results.vectors.items()}, local)
+
     def evaluate(self, state: RunState, measure: Measure) -> dict[str, Any]:
         """Evaluate a state, if its round is one of every ``eval_every`` or the last one, and return the metrics."""
         if state.round % self.eval_every and state.round < self.constants.rounds:
@@ -280,15 +292,16 @@ class Server:
     def _screen(self, state: RunState, instructions: Instructions, results: CohortResults) -> Screening:
         return screen_norms(results, instructions, state.baseline, self.detector, self.method.unbounded)
 
-    def _mirror_clipped(self, state: RunState, results: CohortResults, screening: Screening) -> None:
+    def _mirror_clipped(
+        self, state: RunState, instructions: Instructions, results: CohortResults, screening: Screening
+    ) -> None:
         """Derive the memories of clients whose uploads were clipped from what the server uses of them."""
         fresh = self.method.client_memory(state.server.weights, self.constants)
         for row in screening.too_long if fresh else ():
             client = int(results.clients[row])
-            upload = {name: matrix[row] for name, matrix in results.vectors.items()}
             before, _ = split_memory(state.memories.get(client, fresh))
             _, personal = split_memory(results.memories[client])
-            results.memories[client] = {**self.method.mirror(before, upload), **personal}
+            results.memories[client] = {**self.mirrored_memory(instructions, results, row, before), **personal}
 
     def _detector_input(self, state: RunState, instructions: Instructions, results: CohortResults) -> DetectorInput:
         cohort, partial = torch.tensor(results.cohort), self.cohort_size < self.constants.clients

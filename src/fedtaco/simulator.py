@@ -1,6 +1,6 @@
 """The simulator: server and clients of a run on one machine."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal
@@ -114,7 +114,7 @@ class Simulator:
         state = self.server.initial_state(*self.start)
         return SimulatorState(**vars(state))
 
-    def rounds(self, state: RunState) -> Iterator[FinishedRound]:
+    def rounds(self, state: RunState) -> Generator[FinishedRound, None, None]:
         """Run the rounds that follow ``state`` and yield each one when it is finished."""
         with deterministic_torch():
             self.runner.warm_up()

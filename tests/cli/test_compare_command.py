@@ -8,6 +8,7 @@ import re
 from run_summaries import run_summary
 
 from fedtaco.cli.tables import print_comparison
+from fedtaco.methods import METHODS
 
 QUICK = ["--rounds", "2", "--local-steps", "2"]
 
@@ -100,7 +101,18 @@ def test_comparison_continues_when_one_method_diverges(cli):
     assert "fedprox" in done.stderr
 
 
+def test_all_stands_for_every_method(cli):
+    done = cli("compare", "--methods", "all", "--clients", "5", *QUICK, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    runs = json.loads(done.stdout)["runs"]
+    assert [run["method"] for run in runs] == list(METHODS)
+    assert not any(run["stopped"] for run in runs)
+
+
 def test_invalid_comparisons_are_refused(cli):
+    refused = cli("compare", "--methods", "all,taco")
+    assert refused.returncode == 2
+    assert "methods names all together with others; use it alone, or list names." in refused.stderr
     assert "methods is empty" in cli("compare", "--methods", ",").stderr
     assert "more than once" in cli("compare", "--methods", "taco,taco").stderr
     assert "seeds is 0" in cli("compare", "--seeds", "0").stderr
@@ -117,4 +129,4 @@ def test_table_reports_expulsions_and_the_methods_own_output(cli):
     runs = json.loads(cli("compare", *settings, "--resume", "--format", "json").stdout)["runs"]
     assert [run["seed"] for run in runs] == [0, 1]
     z = sum(run["output_accuracy"] for run in runs) / 2
-    assert f"output model z has an accuracy of {100 * z:.1f} %" in table
+    assert f"taco: the model that it returns has an accuracy of {100 * z:.1f} %" in table

@@ -35,7 +35,7 @@ def option_ids(value):
         (["--set", "taco.gamma=1.5"], "taco.gamma is 1.5; it must be a number at least 0 and at most 1"),
         (["--set", "taco.gamma=high"], "taco.gamma is 'high'"),
         (["--set", "paper.kappa=0", "--detector", "paper"], "paper.kappa is 0; it must be a number above 0"),
-        (["--set", "paper.kappa=0.5"], "belongs to --detector paper, which is not used"),
+        (["--set", "paper.kappa=0.5"], "belongs to the detector paper, which is not used"),
         (["--set", "fedprox.zeta=0.5"], "belongs to the method fedprox, which is not used"),
         (["--set", "gamma"], "write it as taco.gamma=0.02"),
         (["--format", "xml"], "it must be one of table, json, csv, markdown, latex"),

@@ -59,7 +59,7 @@ def test_interrupt_explains_how_to_continue(cli, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedtaco.cli.actions.run_experiment", interrupt)
+    monkeypatch.setattr("fedtaco.experiment.training.run_experiment", interrupt)
     monkeypatch.setattr("fedtaco.data.load_dataset", interrupt)
     done = cli("run", *QUICK)
     assert done.returncode == 130
@@ -73,7 +73,7 @@ def test_warning_is_printed_without_its_source_location(cli, monkeypatch):
         warnings.warn("Worker [7] died.", RuntimeWarning, stacklevel=1)
         raise InvalidInput("That was all.")
 
-    monkeypatch.setattr("fedtaco.cli.actions.run_experiment", warn)
+    monkeypatch.setattr("fedtaco.experiment.training.run_experiment", warn)
     done = cli("run")
     assert done.returncode == 2
     assert [line for line in done.stderr.splitlines() if line.strip()] == ["Worker [7] died.", "Error: That was all."]
@@ -84,14 +84,6 @@ def test_installed_command_returns_the_exit_code(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "Error: local_steps is 0; it must be a whole number at least 1 and at most 1,000,000.\n"
-
-
-@pytest.fixture
-def own_method(tmp_path):
-    """The specification of a user's method in the current folder."""
-    example = Path(__file__).parents[2] / "examples" / "own_method.py"
-    (tmp_path / "mine.py").write_text(example.read_text())
-    return "mine:Clipped"
 
 
 def test_own_method_runs_by_its_import_path(cli, own_method):

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-MAX_WAIT = 60
+from run_helpers import terminate
 
 
 def test_sigterm_stops_a_comparison_and_keeps_its_rounds(tmp_path):
     endless = ["--methods", "fedavg,taco", "--clients", "6", "--rounds", "1000000", "--local-steps", "2"]
     command = [Path(sys.executable).with_name("fedtaco"), "compare", *endless, "--out", tmp_path / "runs"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            deadline = time.monotonic() + MAX_WAIT
-            while len(list(tmp_path.rglob("manifest.json"))) < 2 and time.monotonic() < deadline:
-                time.sleep(0.05)
-            process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=MAX_WAIT)
-        finally:
-            process.kill()
-    assert process.returncode == 143
+    code, errors = terminate(command, lambda: len(list(tmp_path.rglob("manifest.json"))) == 2)
+    assert code == 143
     assert errors.splitlines()[-1] == (
         "Stopped. Finished rounds are kept: the same command with --resume (and without --overwrite) continues them."
     )

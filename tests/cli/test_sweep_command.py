@@ -6,19 +6,20 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
+from run_summaries import run_summary
 
-from fedtaco.cli.sweep_table import build_sweep_table, print_trials
-from fedtaco.experiment.sweep import Sweep, TrialResult, TunedMethod
+from fedtaco.cli.sweep_table import print_trials
+from fedtaco.experiment.results import Sweep
+from fedtaco.experiment.sweep import TrialResult, TunedMethod
 
 QUICK = ["--rounds", "2", "--local-steps", "2"]
 
 
 def trial(gamma, accuracy, **run):
-    figures = {"method": "taco", "seed": 0, "stopped": None, "final_accuracy": 0.5, "rounds": 2, "target": 0.9}
-    missing = dict.fromkeys(("rounds_to_target", "client_seconds", "worst_tenth_accuracy", "output_accuracy"))
-    summary = {**figures, **missing, "alpha": {}, "dropped_uploads": 0, **run}
+    summary = run_summary("taco", accuracy=0.5, rounds=2, target=0.9, **run)
     return TrialResult({"taco.gamma": gamma}, accuracy, None, [summary])
 
 
@@ -55,8 +56,9 @@ def test_json_and_csv_contain_all_trials(cli, tmp_path):
 
 def test_tied_settings_are_all_best_and_notes_are_printed(capsys):
     trials = [trial(0.1, 0.8), trial(0.2, 0.8), trial(0.3, 0.0, stopped="It diverged."), trial(0.4, 0.7)]
-    sweep = Sweep([TunedMethod("taco", trials, ["taco.gamma = 0.1 is the smallest value tried; try smaller ones."])])
-    assert [row[-1] for row in build_sweep_table(sweep).rows] == ["best", "best", "", ""]
+    tuned = TunedMethod("taco", trials, ["taco.gamma = 0.1 is the smallest value tried; try smaller ones."])
+    sweep = Sweep(Path("sweep"), [], [tuned])
+    assert [row[-1] for row in sweep.table().rows] == ["best", "best", "", ""]
     print_trials(sweep)
     text = " ".join(capsys.readouterr().out.split())
     assert "taco (gamma=0.3) 0.0 ×" in text

@@ -117,7 +117,7 @@ def test_held_out_samples_have_the_noise_of_their_client():
 def test_partition_file_and_resume(tmp_path):
     expected = fedtaco.run("scaffold", **SETTINGS)
     with pytest.raises(Interrupted):
-        fedtaco.run("scaffold", out=tmp_path / "run", on_round=interrupt_after(2), **SETTINGS)
+        fedtaco.run("scaffold", out=tmp_path / "run", callbacks=[interrupt_after(2)], **SETTINGS)
     resumed = fedtaco.run("scaffold", out=tmp_path / "run", resume=True, **SETTINGS)
     assert_same_result(expected, resumed)
     recorded = RunFolder(tmp_path / "run").partition().indices

@@ -84,7 +84,7 @@ def test_resumed_run_with_freeloaders_equals_an_uninterrupted_one(detector, tmp_
     settings = {**SETTINGS, "behaviour": "disguised:intermittent", "detector": detector, "participation": 0.75}
     expected = fedtaco.run("scaffold-taco", **settings)
     with pytest.raises(Interrupted):
-        fedtaco.run("scaffold-taco", out=tmp_path / "run", on_round=interrupt_after(3), **settings)
+        fedtaco.run("scaffold-taco", out=tmp_path / "run", callbacks=[interrupt_after(3)], **settings)
     resumed = fedtaco.run("scaffold-taco", out=tmp_path / "run", resume=True, **settings)
     assert_same_model(expected.model, resumed.model)
     assert [record.decisions for record in resumed.history] == [record.decisions for record in expected.history]

@@ -109,7 +109,7 @@ def test_resumed_run_keeps_its_engine_and_result(tmp_path):
     settings = {"dataset": "digits", "clients": 20, "rounds": 4, "local_steps": 60}
     expected = fedtaco.run("scaffold", workers=2, **settings)
     with pytest.raises(Interrupted):
-        fedtaco.run("scaffold", out=tmp_path / "run", workers=2, on_round=interrupt_after(2), **settings)
+        fedtaco.run("scaffold", out=tmp_path / "run", workers=2, callbacks=[interrupt_after(2)], **settings)
     ran_by = RunFolder(tmp_path / "run").config()["ran_by"]
     selected = {"engine": "batched", "chunk": 10, "reason": "small linear layers are faster stacked"}
     assert ran_by == {**selected, "versions": ran_by["versions"]}

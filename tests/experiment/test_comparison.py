@@ -30,6 +30,7 @@ def test_methods_share_everything_but_their_parameters():
     [
         ([], {}, "methods is empty; name at least one"),
         (["taco", "fedavg", "taco"], {}, "methods names taco more than once"),
+        (["taco", "all"], {}, "methods names all together with others"),
         (["fedavg"], {"taco.gamma": 0.1}, r"taco\.gamma has no effect: it belongs to the method taco"),
     ],
 )

@@ -29,20 +29,21 @@ class RecordingCallback(Callback):
     def __init__(self):
         self.events = []
 
-    def on_run_begin(self, config, folder, engine):
-        self.events.append(("begin", config["seed"], engine.name))
+    def on_run_begin(self, run):
+        self.events.append(("begin", run.config["seed"], run.engine.partition(" ")[0]))
 
-    def on_evaluation_begin(self, config, round_number):
-        self.events.append(("evaluation", config["seed"], round_number))
+    def on_evaluation_begin(self, run, round_number):
+        self.events.append(("evaluation", run.config["seed"], round_number))
 
-    def on_round_end(self, config, record):
-        self.events.append(("round", config["seed"], record.round))
+    def on_round_end(self, run, record):
+        assert run.history[-1] == record
+        self.events.append(("round", run.config["seed"], record.round))
 
-    def on_run_end(self, config, summary):
-        self.events.append(("end", config["seed"], summary["rounds"]))
+    def on_run_end(self, run, summary):
+        self.events.append(("end", run.config["seed"], summary["rounds"]))
 
-    def on_run_skipped(self, config):
-        self.events.append(("skipped", config["seed"]))
+    def on_run_skipped(self, run):
+        self.events.append(("skipped", run.config["seed"]))
 
 
 def make_runs(out, seeds, **settings):
@@ -121,13 +122,13 @@ def test_run_that_diverges_does_not_stop_the_others(tmp_path):
 
 def test_killed_run_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtaco.experiment.concurrent.run_experiment", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(ProcessDied, match=r"The run taco seed \d died \(exit code -9\); continue with --resume"):
+    with pytest.raises(ProcessDied, match=r"The run taco seed \d died \(exit code -9\); continue it \(resume\)"):
         run_all(make_runs(tmp_path, 2), RunOptions(), RecordingCallback())
 
 
 def test_run_that_is_terminated_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtaco.experiment.concurrent.run_experiment", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(ProcessDied, match=r"The run taco seed \d died \(exit code 143\); continue with --resume"):
+    with pytest.raises(ProcessDied, match=r"The run taco seed \d died \(exit code 143\); continue it \(resume\)"):
         run_all(make_runs(tmp_path, 2), RunOptions(), RecordingCallback())
 
 
@@ -144,7 +145,7 @@ def test_warnings_of_every_run_reach_the_caller(tmp_path, monkeypatch):
     runs = make_runs(tmp_path, 2)
     for config, path in runs:
         with pytest.raises(Interrupted):
-            fedtaco.run("taco", out=path, seed=config["seed"], workers=1, on_round=interrupt_after(1), **QUICK)
+            fedtaco.run("taco", out=path, seed=config["seed"], workers=1, callbacks=[interrupt_after(1)], **QUICK)
     monkeypatch.undo()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -161,8 +162,8 @@ from fedtaco.experiment.concurrent import run_all
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 
 class PrintingCallback(Callback):
-    def on_round_end(self, config, record):
-        print(config["seed"], record.round, flush=True)
+    def on_round_end(self, run, record):
+        print(run.config["seed"], record.round, flush=True)
 
 settings = dict(dataset="digits", clients=6, rounds=100000, local_steps=4, batch_size=16)
 runs = [(resolve_config(method="taco", seed=s, **settings), Path(sys.argv[1]) / str(s)) for s in (0, 1)]

@@ -45,7 +45,7 @@ def test_equal_values_are_tried_once_and_equal_methods_refused():
 
 def test_best_point_is_chosen_by_validation_accuracy(tmp_path):
     trials = plan_sweep(["fedavg"], {"local_lr": [0.0001, 0.3]}, [0, 1], **{**SETTINGS, "rounds": 6})
-    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback()).methods
+    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback())
     (best,) = tuned.best
     assert best.point == {"local_lr": 0.3}
     assert len(tuned.trials) == 2
@@ -64,7 +64,7 @@ def tune(monkeypatch, tmp_path, grid, accuracies, method="taco"):
         for accuracy in accuracies
     ]
     monkeypatch.setattr("fedtaco.experiment.sweep.run_all", lambda *_: summaries)
-    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback()).methods
+    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback())
     return tuned
 
 

@@ -11,7 +11,8 @@ import pytest
 from run_helpers import Interrupted, interrupt_after
 
 from fedtaco import InvalidInput
-from fedtaco.experiment import Callback, RunOptions, resolve_config, run_experiment
+from fedtaco.experiment import RunOptions, resolve_config, run_experiment
+from fedtaco.experiment.own_task import OwnTask
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import CallbackList
@@ -22,7 +23,8 @@ QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "batc
 def run_tracked(name, folder, metrics=None, **settings):
     config = resolve_config(method="taco", **QUICK, **settings)
     trackers = CallbackList(build_trackers([name]))
-    return run_experiment(config, RunFolder(folder), RunOptions(), trackers, metrics).history
+    own = OwnTask(metrics=metrics or {})
+    return run_experiment(config, RunFolder(folder), RunOptions(), trackers, own).history
 
 
 def test_tensorboard_logs_every_round(tmp_path):
@@ -75,19 +77,11 @@ def test_mlflow_logs_settings_and_every_round(mlflow, tmp_path):
     assert [metric.value for metric in logged] == pytest.approx(history.column("accuracy"))
 
 
-class InterruptingCallback(Callback):
-    def __init__(self, round_number):
-        self.on_round = interrupt_after(round_number)
-
-    def on_round_end(self, config, record):
-        self.on_round(record)
-
-
 def test_resumed_run_continues_in_mlflow_and_an_overwritten_one_is_a_new_run(mlflow, tmp_path):
     config, folder = resolve_config(method="taco", **QUICK), RunFolder(tmp_path / "run")
 
     def run_until(round_number, options):
-        callback = CallbackList([*build_trackers(["mlflow"]), InterruptingCallback(round_number)])
+        callback = CallbackList([*build_trackers(["mlflow"]), interrupt_after(round_number)])
         with pytest.raises(Interrupted):
             run_experiment(config, folder, options, callback)
 

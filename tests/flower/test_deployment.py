@@ -9,12 +9,13 @@ from pathlib import Path
 import light_task
 import pytest
 import torch
-from loopback import Loopback, tail, write_key
+from lab import Lab
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import fedtaco
 from fedtaco.cli.main import app as command_line
+from fedtaco.flower.certificates import write_key
 from fedtaco.records import RunFolder
 
 pytestmark = pytest.mark.deployment
@@ -38,10 +39,11 @@ def faults(folder):
 @pytest.fixture(scope="module")
 def lab(folder, faults):
     """Start a SuperLink and three nodes; no process is left afterwards."""
-    with Loopback(folder, FEDTACO_FAULTS=str(faults)) as federation:
+    with Lab(folder, FEDTACO_FAULTS=str(faults)) as federation:
         federation.start_nodes(NODES)
+        federation.wait_for_nodes(NODES)
         yield federation
-    assert federation.alive() == []
+    assert not federation.processes.alive()
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +61,24 @@ def no_faults_left(lab, faults):
     yield
     for path in faults.iterdir():
         path.unlink()
-    if "superlink" not in lab.processes:
+    if "superlink" not in lab.processes.started:
         lab.start_superlink()
     for name, place in ALL.items():
-        if name not in lab.processes:
+        if name not in lab.processes.started:
             lab.start_node(name, lab.node_config(place, NODES))
 
 
-def start(lab, app, out, method="taco", rounds=3, **config):
-    return lab.run(app, method=method, num_server_rounds=rounds, local_steps=5, checkpoint=str(out), **config)
+def start(lab, app, out, method="taco", rounds=3, nodes=2):
+    return lab.run(
+        app,
+        {
+            "method": method,
+            "num-server-rounds": rounds,
+            "local-steps": 5,
+            "checkpoint": str(out),
+            "min-available-nodes": nodes,
+        },
+    )
 
 
 def wait_for(holds, timeout, what):
@@ -106,8 +117,8 @@ def assert_equals_simulation(lab, out, method, rounds):
 
 
 def test_taco_across_three_nodes_ends_with_the_same_model_as_the_simulator(lab, app, tmp_path):
-    run = start(lab, app, tmp_path / "run", min_available_nodes=NODES)
-    assert lab.wait_for_run(run, 300) == "finished:completed"
+    run = start(lab, app, tmp_path / "run", nodes=NODES)
+    assert lab.wait_for_run(run) == "finished:completed"
     assert_equals_simulation(lab, tmp_path / "run", "taco", 3)
     log = lab.run_log(run)
     assert "Weighting: uniform" in log
@@ -123,17 +134,17 @@ def test_a_wrong_key_and_a_missing_certificate_are_refused(lab, folder):
     lab.register("doubter")
     lab.start_node("doubter", lab.node_config(0, NODES), with_certificate=False)
     for name, words in (("stranger", "Failed to activate SuperNode"), ("doubter", "CERTIFICATE_VERIFY_FAILED")):
-        process = lab.processes.pop(name)
+        process = lab.processes.started.pop(name)
         wait_for(lambda process=process: process.poll() is not None, 120, f"{name} to give up")
         assert process.returncode != 0
-        assert words in lab.log_of(name).read_text(errors="replace"), tail(lab.log_of(name))
+        assert words in lab.processes.log_of(name).read_text(errors="replace")
     assert sorted(lab.online()) == sorted(lab.node_ids[name] for name in ALL)
 
 
 def test_the_reply_of_a_client_that_raises_is_dropped(lab, app, faults, tmp_path):
     (faults / "raise-1").touch()
-    run = start(lab, app, tmp_path / "run", rounds=2, min_available_nodes=NODES)
-    assert lab.wait_for_run(run, 300) == "finished:completed"
+    run = start(lab, app, tmp_path / "run", rounds=2, nodes=NODES)
+    assert lab.wait_for_run(run) == "finished:completed"
     client = places(lab).index(1)
     history = RunFolder(tmp_path / "run").history()
     for record in history:
@@ -156,7 +167,7 @@ def test_a_node_killed_in_a_round_is_dropped_and_rejoins(lab, app, faults, tmp_p
     lab.start_node("node2", lab.node_config(2, NODES))
     lab.wait_for_nodes(NODES)
     (faults / "wait-0").unlink()
-    assert lab.wait_for_run(run, 300) == "finished:completed"
+    assert lab.wait_for_run(run) == "finished:completed"
     history = RunFolder(out).history()
     assert list(history[0].dropped) == [client]
     last = [record.client for record in history.clients if record.round == 4 and record.quantities["weight"] > 0]
@@ -166,7 +177,7 @@ def test_a_node_killed_in_a_round_is_dropped_and_rejoins(lab, app, faults, tmp_p
 
 def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, faults, tmp_path):
     out = tmp_path / "run"
-    first = start(lab, app, out, method="scaffold", rounds=4, min_available_nodes=NODES)
+    first = start(lab, app, out, method="scaffold", rounds=4, nodes=NODES)
     wait_for(lambda: rounds_of(out) >= 1, 150, "a finished round")
     (faults / "wait-0").touch()
     wait_for((faults / "waiting-0").exists, 150, "node0 to start training")
@@ -176,8 +187,8 @@ def test_a_killed_superlink_is_restarted_and_the_run_resumed(lab, app, faults, t
     assert 1 <= done < 4
     lab.start_superlink()
     lab.wait_for_nodes(NODES)
-    second = start(lab, app, out, method="scaffold", rounds=4, min_available_nodes=NODES)
-    assert lab.wait_for_run(second, 300) == "finished:completed"
+    second = start(lab, app, out, method="scaffold", rounds=4, nodes=NODES)
+    assert lab.wait_for_run(second) == "finished:completed"
     assert lab.status(first) != "finished:completed"
     assert f"Continuing after round {done} of 4." in lab.run_log(second)
     assert_equals_simulation(lab, out, "scaffold", 4)

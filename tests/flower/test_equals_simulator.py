@@ -114,9 +114,9 @@ def simulator_with(method, detector):
     return Simulator(METHODS[method](), runner, None, detector=detector)
 
 
-@pytest.mark.parametrize("method", ["taco", "scaffold", "scaffold-taco", "fedavg"])
+@pytest.mark.parametrize("method", ["taco", "scaffold", "scaffold-taco", "scaffold-m", "feddyn", "feddc", "fedavg"])
 def test_expulsions_have_the_same_effect_as_in_the_simulator(method):
-    """Scaffold's c loses the c_i of an expelled client, which the server on Flower derives from uploads."""
+    """Means over all clients lose the vectors of an expelled one, which the server on Flower derives from uploads."""
     probe = small_strategy(method)
     run(probe, small_nodes(), 2)
     alphas = [record.quantities["alpha"] for record in history_of(probe).clients if record.round == 2]

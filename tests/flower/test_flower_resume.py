@@ -119,6 +119,15 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
         run(small_strategy("taco", checkpoint=tmp_path / "other"), small_nodes(), 2)
 
 
+def test_overwrite_replaces_another_run(tmp_path):
+    run(small_strategy("taco", checkpoint=tmp_path), small_nodes(), 2)
+    three = small_nodes()
+    three.connected = three.connected[:3]
+    run(small_strategy("fedavg", checkpoint=tmp_path, overwrite=True), three, 1)
+    config = RunFolder(tmp_path).config()
+    assert (config["method"], config["clients"], len(RunFolder(tmp_path).history())) == ("fedavg", 3, 1)
+
+
 def test_a_resumed_run_keeps_its_number_of_clients(tmp_path):
     out = tmp_path / "run"
     interrupt("taco", small_nodes(), out, 3, False)
@@ -133,9 +142,9 @@ def test_new_nodes_do_not_replace_those_of_a_resumed_run(tmp_path):
     interrupt("taco", small_nodes(), out, 2, False)
     nodes = small_nodes()
     nodes.connected = [901, 902, 903]
-    with pytest.raises(RunStopped, match="may not belong to this run"):
+    with pytest.raises(RunStopped, match="do not belong to this run"):
         run(small_strategy("taco", checkpoint=out), nodes, ROUNDS)
-    assert "may not belong" in RunFolder(out).summary()["stopped"]
+    assert "do not belong" in RunFolder(out).summary()["stopped"]
     run(small_strategy("taco", checkpoint=out), small_nodes(), ROUNDS)
     assert RunFolder(out).summary()["stopped"] is None
 

@@ -41,14 +41,16 @@ def test_a_round_sends_as_many_bytes_as_the_method_declares(method):
     nodes.tamper = lambda node, reply: [received.append(reply) or reply]
     strategy = FedStrategy(method, model, local_steps=2, batch_size=4, fraction_evaluate=0)
     strategy.start(nodes, arrays(model), num_rounds=2, timeout=1)
-    cost = METHODS[method].cost
+    cost, visits = METHODS[method].cost, 2 * len(samples)
+    total_down = total_up = scalars_down = 0
     for message, reply in zip(nodes.sent, received, strict=True):
         (down, overhead_down), (up, overhead_up) = count_bytes(message), count_bytes(reply)
-        assert down == cost.down * (size + NPY_HEADER)
-        assert up == cost.up * (size + NPY_HEADER)
         assert overhead_down + overhead_up < MAX_OVERHEAD
-        scalars = [name for name in message.content["config"] if name.startswith("scalar.")]
-        assert len(scalars) == cost.scalars_down
+        total_down, total_up = total_down + down, total_up + up
+        scalars_down += sum(name.startswith("scalar.") for name in message.content["config"])
+    assert total_down == visits * cost.down * (size + NPY_HEADER)
+    assert total_up == visits * cost.up * (size + NPY_HEADER)
+    assert scalars_down == visits * cost.scalars_down
 
 
 def count_bytes(message):

@@ -67,8 +67,25 @@ def alphas(U):
 
 
 def mean(U):
-    return sum(U) / N
+    return sum(U) / len(U)
 
 
 def weighted(p, U):
     return sum(a * u for a, u in zip(p, U, strict=True)) / sum(p)
+
+
+def output(result):
+    return result.output_model.weight.detach().numpy().ravel()
+
+
+def cohorts(result):
+    """Return the clients that took part in each round."""
+    return [[one.client for one in result.history.clients if one.round == record.round] for record in result.history]
+
+
+def local_sgd(i, start, extra=lambda x: 0.0, steps=K):
+    """Return the update of a client that adds ``extra(x)`` to its gradients."""
+    x = start.copy()
+    for _ in range(steps):
+        x = x - LR * (gradient(i, x) + extra(x))
+    return start - x

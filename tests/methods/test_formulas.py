@@ -1,19 +1,17 @@
-"""The first rounds of each method, computed with numpy directly from its formula, without the package."""
+"""The first rounds of the paper's methods, parts and controls, computed with numpy directly from their formulas.
+
+``test_further_formulas.py`` does the same for all other methods.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from least_squares import LR, W0, D, K, N, alphas, gradient, mean, run, weighted, weights
+from least_squares import LR, W0, D, K, N, alphas, gradient, local_sgd, mean, run, weighted, weights
 
-from fedtaco.methods import METHODS, FedProxTaco, ScaffoldTaco, Stem, Taco
+from fedtaco.methods import METHODS, PAPER_METHODS, PARTS_AND_CONTROLS, FedProxTaco, ScaffoldTaco, Stem, Taco
 
-
-def local_sgd(i, start, extra=lambda x: 0.0):
-    x = start.copy()
-    for _ in range(K):
-        x = x - LR * (gradient(i, x) + extra(x))
-    return start - x
+# The formulas
 
 
 def fedavg(rounds):
@@ -153,7 +151,7 @@ OPTIONS = [
 
 
 def test_every_method_has_a_formula():
-    assert set(EXPECTED) == set(METHODS)
+    assert set(EXPECTED) == {method.name for method in (*PAPER_METHODS, *PARTS_AND_CONTROLS)}
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])

@@ -6,20 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_uploads import make_uploads
 
-from fedtaco.methods import METHODS, Constants, Geometry, ServerState, Taco, Uploads, geometry_of
-
-
-def make_uploads(matrix, shares=None):
-    count = len(matrix)
-    return Uploads(
-        constants=Constants(clients=count, rounds=10, local_steps=5, local_lr=0.1),
-        clients=torch.arange(count),
-        vectors={"update": matrix},
-        steps=torch.full((count,), 5),
-        shares=torch.full((count,), 1 / count, dtype=torch.float64) if shares is None else shares,
-    )
-
+from fedtaco.methods import METHODS, Constants, Geometry, ServerState, Taco, geometry_of
 
 matrices = st.builds(
     lambda rows, seed: torch.randn(rows, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64),

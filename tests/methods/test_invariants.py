@@ -1,4 +1,4 @@
-"""Equations of Scaffold and TACO that hold in every round, whatever the data."""
+"""Equations that hold in every round, whatever the data: of Scaffold, FedDyn, TACO and their relatives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from fedtaco.methods import (
     Constants,
     FedAvg,
     FedCM,
+    FedDC,
+    FedDyn,
     LocalContext,
     Scaffold,
+    ScaffoldM,
     ScaffoldTaco,
     Taco,
     TacoUniform,
@@ -33,19 +36,18 @@ OPTIMIZERS = [
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
-@pytest.mark.parametrize("method", [Scaffold(), Scaffold(alpha=0.5), ScaffoldTaco()], ids=str)
-def test_scaffold_server_variate_is_the_mean_of_the_client_variates(method, optimizer):
-    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=CosineDecay())
+@pytest.mark.parametrize("options", [{}, {"participation": 0.4}, {"steps": [1, 2, 3, 4, 5]}], ids=str)
+@pytest.mark.parametrize(
+    "method", [Scaffold(), Scaffold(alpha=0.5), ScaffoldTaco(), ScaffoldM(), FedDyn(), FedDC(a=0.5)], ids=str
+)
+def test_server_vectors_are_the_means_over_all_clients(method, options, optimizer):
+    """A client that has not taken part yet counts as zero."""
+    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=CosineDecay(), **options)
     for finished in simulator.rounds(simulator.initial_state()):
-        variates = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
-        torch.testing.assert_close(finished.state.server.memory["variate"], variates.mean(0))
-
-
-def test_scaffold_divides_by_all_clients_under_partial_participation():
-    simulator = make_simulator(Scaffold(), participation=0.4)
-    for finished in simulator.rounds(simulator.initial_state()):
-        variates = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
-        torch.testing.assert_close(finished.state.server.memory["variate"], variates.sum(0) / CLIENTS)
+        for name in method.averaged:
+            vectors = torch.stack([memory[name] for memory in finished.state.memories.values()])
+            torch.testing.assert_close(finished.state.server.memory[name], vectors.sum(0) / CLIENTS)
+            assert vectors.any()
 
 
 class Recording:
@@ -103,6 +105,17 @@ def test_taco_recursion_with_every_optimizer(optimizer):
         weights = torch.tensor([record.quantities["weight"] for record in finished.clients], dtype=torch.float64)
         expected = weights @ mean_gradients(method, optimizer) + weights @ (1 - before["alpha"]) * before["direction"]
         torch.testing.assert_close(after["direction"], expected, rtol=1e-9, atol=1e-12)
+        state = finished.state
+
+
+def test_scaffold_m_recursion():
+    """G⁺ = β · mean of the mean gradients + (1 - β) · G, because the variates cancel over all clients."""
+    simulator = make_simulator(ScaffoldM(beta=0.3))
+    state = simulator.initial_state()
+    for finished in simulator.rounds(state):
+        gradients = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
+        expected = 0.3 * gradients.mean(0) + 0.7 * state.server.memory["direction"]
+        torch.testing.assert_close(finished.state.server.memory["direction"], expected)
         state = finished.state
 
 

@@ -1,4 +1,4 @@
-"""The limits of Scaffold, FedAvg and FedProx on quadratic clients with a known optimum."""
+"""The limits of methods on quadratic clients with a known optimum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fedtaco
-from fedtaco.methods import FedAvg, FedProx, Scaffold
+from fedtaco.methods import FedAvg, FedDC, FedDyn, FedExP, FedNova, FedProx, Mime, MimeLite, Scaffold, ScaffoldM
 
 CURVATURES = [np.diag([1.0, 4.0]), np.diag([3.0, 0.5]), np.array([[2.0, 0.8], [0.8, 1.0]])]
 CENTRES = [np.array([2.0, -1.0]), np.array([-3.0, 2.0]), np.array([0.5, 4.0])]
@@ -41,13 +41,14 @@ def limit(method, local_steps):
     return result.model.w.detach().numpy()
 
 
-def test_scaffold_reaches_the_optimum_with_many_local_steps():
-    np.testing.assert_allclose(limit(Scaffold(), local_steps=5), OPTIMUM, atol=1e-9)
+@pytest.mark.parametrize("method", [Scaffold(), ScaffoldM(), FedDyn(a=1.0), FedDC(), Mime()], ids=str)
+def test_corrections_reach_the_optimum_with_many_local_steps(method):
+    np.testing.assert_allclose(limit(method, local_steps=5), OPTIMUM, atol=1e-8)
 
 
-@pytest.mark.parametrize("method", [FedAvg(), FedProx(zeta=1.0)], ids=str)
+@pytest.mark.parametrize("method", [FedAvg(), FedProx(zeta=1.0), FedNova(), FedExP(), MimeLite(beta=0.5)], ids=str)
 def test_client_drift_keeps_other_methods_from_the_optimum(method):
-    assert np.linalg.norm(limit(method, local_steps=5) - OPTIMUM) > 0.05
+    assert np.linalg.norm(limit(method, local_steps=5) - OPTIMUM) > 0.01
 
 
 def test_fedavg_reaches_the_optimum_with_one_local_step():

@@ -53,7 +53,7 @@ def test_stacked_losses_are_right_even_where_the_softmax_is_zero(loss):
     model = FlatModel(nn.Linear(4, 3))
     stack = stack_model(model, loss, (X, Y), True)
     assert stack.by_hand
-    points = 1000 * model.vector[None]
+    points = 10_000 * model.vector[None]
     _, losses = stack.gradient_and_loss(points, X[None], Y[None])
     _, own = model.gradient_and_loss(points[0], (X, Y), loss, 0)
     assert own > 100

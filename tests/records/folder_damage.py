@@ -54,7 +54,9 @@ def prepare_specimens(path: Path) -> Specimens:
 
     def run_until(number):
         try:
-            return fedtaco.run("scaffold", out=path / "run", resume=True, on_round=interrupt_after(number), **SETTINGS)
+            return fedtaco.run(
+                "scaffold", out=path / "run", resume=True, callbacks=[interrupt_after(number)], **SETTINGS
+            )
         except Interrupted:
             return None
 

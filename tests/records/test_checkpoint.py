@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from run_helpers import Interrupted, assert_same_result, interrupt_after
+from run_helpers import CallAfterRounds, Interrupted, assert_same_result, interrupt_after
 
 import fedtaco
 from fedtaco import InvalidInput
@@ -17,7 +17,7 @@ SETTINGS = {"dataset": "digits", "clients": 6, "rounds": 8, "local_steps": 4, "b
 def interrupted_run(out):
     """Run TACO for three rounds."""
     with pytest.raises(Interrupted):
-        fedtaco.run("taco", out=out, resume=True, on_round=interrupt_after(3), **SETTINGS)
+        fedtaco.run("taco", out=out, resume=True, callbacks=[interrupt_after(3)], **SETTINGS)
     return RunFolder(out)
 
 
@@ -25,11 +25,12 @@ def test_only_changed_memories_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtaco.runs.recorder.CHECKPOINT_SHARE", 1.0)
     sizes_by_round = []
 
-    def on_round(record):
+    def measure_files(record):
         files = (tmp_path / "run" / "checkpoint").iterdir()
         sizes_by_round.append({path.name: path.stat().st_size for path in files})
 
-    result = fedtaco.run("scaffold", out=tmp_path / "run", on_round=on_round, participation=0.34, **SETTINGS)
+    callbacks = [CallAfterRounds(measure_files)]
+    result = fedtaco.run("scaffold", out=tmp_path / "run", callbacks=callbacks, participation=0.34, **SETTINGS)
     cohorts = [{one.client for one in result.history.clients if one.round == number} for number in range(1, 9)]
     assert len(sizes_by_round) == 8
     for number, sizes in enumerate(sizes_by_round, start=1):

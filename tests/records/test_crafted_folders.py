@@ -41,6 +41,16 @@ CONFIG = {
     "versions as numbers": {"ran_by": {"engine": "serial", "reason": "none", "versions": [3]}},
     "no digest": {"folder": {"run": "abc"}},
 }
+GIVEN = {"data": "0" * 64, "input_shape": [1, 8, 8], "classes": 10}
+OWN = {
+    "model with more parameters than fit into memory": {"input_shape": [3, 60_000, 60_000]},
+    "negative shape": {"input_shape": [3, -8, 8]},
+    "no shape": {"input_shape": []},
+    "shape as text": {"input_shape": "8"},
+    "no classes": {"classes": 0},
+    "classes as text": {"classes": "10"},
+    "own model": {"weights": "0" * 64},
+}
 MANIFEST = {
     "no round": {"round": 0},
     "round as text": {"round": "3"},
@@ -72,7 +82,7 @@ ROUND = {
     "accuracy that is not finite": {"accuracy": float("nan")},
     "huge accuracy": {"accuracy": 1e300},
     "accuracy of 5000 digits": {"accuracy": 10**4000},
-    "too few classes": {"class_accuracy": [0.5]},
+    "too many classes": {"class_accuracy": [0.5] * 11},
     "another round": {"round": 2},
     "negative cohort": {"cohort": -1},
     "huge cohort": {"cohort": 10**12},
@@ -140,6 +150,13 @@ def test_crafted_configuration(change, unfinished):
     if change.get("ran_by", {}) != CONFIG["engine that does not exist"]["ran_by"]:
         refuse(unfinished, report)
     refuse(unfinished, resume)
+
+
+@cases(OWN)
+def test_crafted_own_data(change, finished):
+    """A run on data of a user's own, whose model is built from what the configuration says about them."""
+    forge(finished, "config.toml", lambda content: content.update(own={**GIVEN, **change}))
+    refuse(finished, fedtaco.load, resume)
 
 
 @cases(MANIFEST)

@@ -1,26 +1,22 @@
-"""The history of a run as a user sees it: tables, columns, plots and its representation."""
+"""The history of a run as a user sees it: tables, columns and its representation."""
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import pytest
+from run_helpers import CallAfterRounds
 from small_training import train
 
 from fedtaco import InvalidInput
 from fedtaco.records import History, RoundRecord
 
-mpl.use("Agg")
 
-
-def test_history_has_tables_and_a_plot(tmp_path):
+def test_history_has_tables():
     seen = []
-    result = train(on_round=seen.append)
+    result = train(callbacks=[CallAfterRounds(seen.append)])
     assert seen == result.history.rounds
     assert [row["round"] for row in result.history.table()] == [1, 2, 3]
     assert len(result.history.client_table()) == 12
     assert result.history.column("accuracy")[-1] == result.history.final_accuracy
-    result.history.plot(tmp_path / "curve.png", label="TACO")
-    assert (tmp_path / "curve.png").stat().st_size > 1000
 
 
 def test_history_has_a_short_representation_and_explains_unknown_columns():
@@ -64,8 +60,3 @@ def test_final_accuracy_is_that_of_the_last_evaluated_round():
     assert measured(0.5, None, 0.75, None).final_accuracy == 0.75
     assert measured(None, None).final_accuracy is None
     assert History().final_accuracy is None
-
-
-def test_plot_connects_evaluated_rounds():
-    axes = measured(None, 0.5, None, 0.75).plot(label="sparse")
-    assert axes.lines[-1].get_xydata().tolist() == [[2, 0.5], [4, 0.75]]

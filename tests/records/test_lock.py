@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from run_helpers import Interrupted
+from run_helpers import CallAfterRounds, Interrupted
 
 import fedtaco
 from fedtaco import InvalidInput
@@ -45,6 +45,9 @@ class InterruptingCallback(Callback):
     on_round_end = interrupt
 
 
+INTERRUPT = [InterruptingCallback()]
+
+
 def recorded_rounds(folder):
     path = folder / "rounds.jsonl"
     return path.read_text().count("\n") if path.exists() else 0
@@ -77,7 +80,7 @@ def test_second_process_is_refused_and_the_first_continues(start_process, tmp_pa
     assert done.stderr.strip().startswith(f"Error: {BUSY} {out}; wait for it to end")
     assert "Traceback" not in done.stderr
     with pytest.raises(InvalidInput, match=BUSY):
-        fedtaco.run("taco", out=out, overwrite=True, engine="pool", workers=2, on_round=interrupt, **ENDLESS)
+        fedtaco.run("taco", out=out, overwrite=True, engine="pool", workers=2, callbacks=INTERRUPT, **ENDLESS)
     before = recorded_rounds(out)
     while recorded_rounds(out) < before + 2:
         assert first.poll() is None
@@ -92,7 +95,7 @@ def test_lock_of_a_killed_process_is_released(start_process, tmp_path):
     first.wait()
     assert (out / "lock").exists()
     with pytest.raises(Interrupted):
-        fedtaco.run("taco", out=out, resume=True, engine="pool", workers=2, on_round=interrupt, **ENDLESS)
+        fedtaco.run("taco", out=out, resume=True, engine="pool", workers=2, callbacks=INTERRUPT, **ENDLESS)
     assert not (out / "lock").exists()
 
 
@@ -115,7 +118,7 @@ def test_folder_of_a_killed_start_can_be_used(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
     with pytest.raises(Interrupted):
-        fedtaco.run("taco", out=tmp_path / "run", engine="serial", on_round=interrupt, **ENDLESS)
+        fedtaco.run("taco", out=tmp_path / "run", engine="serial", callbacks=INTERRUPT, **ENDLESS)
 
 
 def test_lock_on_a_removed_or_replaced_file_is_not_acquired(tmp_path):
@@ -139,7 +142,7 @@ def test_run_without_its_lock_writes_nothing_more(is_replaced, tmp_path):
         recorded.update({path: path.read_bytes() for path in out.rglob("*") if path.is_file()})
 
     with pytest.raises(InvalidInput, match="lock was removed or replaced while this run was using the folder"):
-        fedtaco.run("taco", out=out, engine="serial", on_round=remove_lock, **ENDLESS)
+        fedtaco.run("taco", out=out, engine="serial", callbacks=[CallAfterRounds(remove_lock)], **ENDLESS)
     assert recorded == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 

@@ -223,7 +223,7 @@ def test_model_is_verified_when_a_finished_run_is_read(tmp_path):
 def test_partition_of_other_data_is_refused(tmp_path):
     out = tmp_path / "run"
     with pytest.raises(Interrupted):
-        fedtaco.run("fedavg", out=out, on_round=interrupt_after(2), **QUICK)
+        fedtaco.run("fedavg", out=out, callbacks=[interrupt_after(2)], **QUICK)
 
     def swap_first_and_last_sample(arrays):
         arrays["indices"][[0, -1]] = arrays["indices"][[-1, 0]]
@@ -235,7 +235,7 @@ def test_partition_of_other_data_is_refused(tmp_path):
 
 def test_run_that_has_not_ended_is_not_loaded(tmp_path):
     with pytest.raises(Interrupted):
-        fedtaco.run("fedavg", out=tmp_path / "run", on_round=interrupt_after(2), **QUICK)
+        fedtaco.run("fedavg", out=tmp_path / "run", callbacks=[interrupt_after(2)], **QUICK)
     with pytest.raises(InvalidInput, match=r"has no model: the run has not ended; continue it \(resume\)"):
         fedtaco.load(tmp_path / "run")
 

@@ -92,6 +92,7 @@ def write_run(
     if not finished and accuracies:
         folder.save_checkpoint(len(accuracies), {"state/weights": np.zeros(1)}, {})
     if finished:
-        ending = {"method": method.rpartition(":")[2], "seed": seed, "partition_notes": [], "stopped": stopped}
-        folder.save_summary({**ending, **summarize(history, config["target"], partition)})
+        run = {"method": method.rpartition(":")[2], "seed": seed, "personal": None, "partition_notes": []}
+        ending = {"stopped": stopped, "ended_early": None}
+        folder.save_summary({**run, **ending, **summarize(history, config["target"], partition)})
     return folder

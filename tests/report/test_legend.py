@@ -30,7 +30,7 @@ def test_only_what_the_table_shows_is_explained():
         "Client seconds",
         "α",
         "A, B, C",
-        "output model z",
+        "model that it returns",
         "expelled",
         "dropped",
         "diverged",
@@ -49,7 +49,7 @@ def test_only_what_the_table_shows_is_explained():
 def test_events_are_given_by_method_in_singular_and_plural():
     one = summary(stopped=1, seeds=3, dropped_uploads=1, honest_expelled=1, output_accuracy=0.9421)
     assert legend(one).endswith(
-        "taco: its output model z has an accuracy of 94.2 %; 1 client was expelled; 1 upload was dropped."
+        "taco: the model that it returns has an accuracy of 94.2 %; 1 client was expelled; 1 upload was dropped."
     )
     many = summary(method="stem", dropped_uploads=3, freeloaders=8, caught=6, honest_expelled=1)
     assert legend(many).endswith(

@@ -31,6 +31,11 @@ def test_a_line_is_the_mean_over_seeds_and_its_band_their_range():
     assert target.get_ydata() == pytest.approx([70, 70])
 
 
+def test_a_line_connects_evaluated_rounds():
+    (line,) = plot_accuracy({"fedavg": [history(None, 0.5, None, 0.75)]}).axes[0].lines
+    assert line.get_xydata().tolist() == [[2, 50], [4, 75]]
+
+
 def test_names_are_not_read_as_formulas(tmp_path):
     plot_accuracy({"$x^{$": [history(0.2, 0.4)]}, tmp_path / "out.png")
     assert (tmp_path / "out.png").is_file()

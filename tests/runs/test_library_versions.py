@@ -19,7 +19,7 @@ SETTINGS = {"dataset": "digits", "clients": 6, "rounds": 8, "local_steps": 4, "b
 def run_until(number, out):
     """Start or continue a run, and interrupt it after a round."""
     with pytest.raises(Interrupted):
-        fedtaco.run("taco", out=out, resume=True, on_round=interrupt_after(number), **SETTINGS)
+        fedtaco.run("taco", out=out, resume=True, callbacks=[interrupt_after(number)], **SETTINGS)
 
 
 def recorded_versions(out):

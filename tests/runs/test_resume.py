@@ -13,6 +13,7 @@ from run_helpers import Interrupted, assert_same_result, interrupt_after, withou
 
 import fedtaco
 from fedtaco import InvalidInput
+from fedtaco.files import SCHEMA
 from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 
@@ -69,7 +70,7 @@ def test_every_method_continues_from_any_checkpoint(method, tmp_path):
     expected = fedtaco.run(method, **settings)
     for number in (3, 5):
         with pytest.raises(Interrupted):
-            fedtaco.run(method, out=tmp_path / "run", resume=True, on_round=interrupt_after(number), **settings)
+            fedtaco.run(method, out=tmp_path / "run", resume=True, callbacks=[interrupt_after(number)], **settings)
     fedtaco.run(method, out=tmp_path / "run", resume=True, **settings)
     assert_same_result(expected, fedtaco.load(tmp_path / "run"))
 
@@ -87,7 +88,7 @@ def test_run_continues_within_a_schedule(local, engine, tmp_path):
     settings = {"dataset": "digits", "clients": 6, "rounds": 8, "batch_size": 16, "engine": engine, **local}
     expected = fedtaco.run("scaffold-taco", **settings)
     with pytest.raises(Interrupted):
-        fedtaco.run("scaffold-taco", out=tmp_path / "run", on_round=interrupt_after(4), **settings)
+        fedtaco.run("scaffold-taco", out=tmp_path / "run", callbacks=[interrupt_after(4)], **settings)
     fedtaco.run("scaffold-taco", out=tmp_path / "run", resume=True, **settings)
     assert_same_result(expected, fedtaco.load(tmp_path / "run"))
     config = RunFolder(tmp_path / "run").config()
@@ -100,14 +101,14 @@ def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     settings = {"dataset": "digits", "rounds": 3, "local_steps": 2, "participation": 0.5, "detector": "paper"}
     expected = fedtaco.run(method, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
-        fedtaco.run(method, out=tmp_path / "run", on_round=interrupt_after(2), **settings)
+        fedtaco.run(method, out=tmp_path / "run", callbacks=[interrupt_after(2)], **settings)
     with (tmp_path / "run" / "rounds.jsonl").open("a") as file:
         file.write('{"round": 3, "accur')
     resumed = fedtaco.run(method, out=tmp_path / "run", resume=True, **settings)
     assert_same_result(expected, resumed)
     assert resumed.history == RunFolder(tmp_path / "run").history()
     lines = (tmp_path / "run" / "clients.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["schema"] == 4 for line in lines)
+    assert all(json.loads(line)["schema"] == SCHEMA for line in lines)
 
 
 def test_evaluations_every_few_rounds_continue_as_planned(tmp_path):
@@ -116,7 +117,7 @@ def test_evaluations_every_few_rounds_continue_as_planned(tmp_path):
     assert [record.round for record in expected.history if record.is_evaluated] == [3, 6, 8]
     for number in (1, 4, 6):
         with pytest.raises(Interrupted):
-            fedtaco.run("taco", out=tmp_path / "run", resume=True, on_round=interrupt_after(number), **settings)
+            fedtaco.run("taco", out=tmp_path / "run", resume=True, callbacks=[interrupt_after(number)], **settings)
     fedtaco.run("taco", out=tmp_path / "run", resume=True, **settings)
     assert_same_result(expected, fedtaco.load(tmp_path / "run"))
     with pytest.raises(InvalidInput, match="eval_every is 3 there and 2 here"):

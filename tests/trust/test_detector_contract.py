@@ -205,7 +205,7 @@ def test_own_detector_on_the_command_line(cli, tmp_path):
     [
         ({"drops-zeros.max_strikes": 0}, r"drops-zeros\.max_strikes is 0; it must be a whole number at least 1"),
         ({"drops-zeros.max_strike": 1}, "did you mean 'drops-zeros.max_strikes'"),
-        ({"guard.copy": 0.1}, r"guard\.copy has no effect: it belongs to --detector guard, which is not used"),
+        ({"guard.copy": 0.1}, r"guard\.copy has no effect: it belongs to the detector guard, which is not used"),
     ],
 )
 def test_invalid_parameters_of_an_own_detector_are_explained(parameters, message):

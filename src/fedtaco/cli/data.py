@@ -12,6 +12,7 @@ from rich.text import Text
 
 from fedtaco.cli.console import PlainConsole, print_line
 from fedtaco.cli.options import DataDir, Format, Partition, as_json
+from fedtaco.errors import InvalidInput
 from fedtaco.records.formatting import pluralize
 
 ADDRESS_HELP = "Another hub repository, or a local folder in the hub's parquet layout."
@@ -67,9 +68,11 @@ def fetch(
 
 @app.command()
 def show(
-    dataset: Annotated[str, typer.Option(help="Name of the dataset.")] = "digits",
+    dataset: Annotated[
+        str, typer.Option(help="Name of the dataset, or your own function as package.module:function.")
+    ] = "digits",
     partition: Partition = None,
-    clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
+    clients: Annotated[int | None, typer.Option(help="Number of clients; 20 by default.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Also write a figure to this PNG, SVG or PDF file.")] = None,
@@ -82,18 +85,28 @@ def show(
       fedtaco data show --dataset fmnist --partition groups --clients 20 --out labels.png
     """
     json_wanted = as_json(format_)
-    from fedtaco.data import dataset_info, label_counts, load_dataset, partition_dataset
+    from fedtaco.data import (
+        count_own_clients,
+        is_own_dataset,
+        label_counts,
+        load_dataset,
+        load_own_dataset,
+        partition_dataset,
+    )
     from fedtaco.files import writing
     from fedtaco.report import PLOT_SUFFIXES, check_output_file
     from fedtaco.report.labels import draw_labels, heterogeneity
 
     if out is not None:
         check_output_file(out, PLOT_SUFFIXES)
-    spec = partition or dataset_info(dataset).partition
     with PlainConsole(stderr=True).status(Text(f"Reading {dataset}")):
-        data = load_dataset(dataset, data_dir)
+        data = load_own_dataset(dataset) if is_own_dataset(dataset) else load_dataset(dataset, data_dir)
+    clients = count_own_clients(data, partition, clients) or (20 if clients is None else clients)
+    spec = partition or data.info.partition
     parts = partition_dataset(data, spec, clients, seed)
-    counts = label_counts(data.train.y.numpy(), parts.indices, data.info.classes)
+    if data.labels is None:
+        raise InvalidInput(f"The targets of {dataset} are not class labels in memory, so there are none to show.")
+    counts = label_counts(data.labels, parts.indices, data.info.classes)
     figures = heterogeneity(counts)
     if out is not None:
         with writing(out):

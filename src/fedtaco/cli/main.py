@@ -15,11 +15,13 @@ from fedtaco.cli import data, flower, report, reproduce
 from fedtaco.cli.console import print_error, print_line, stderr
 from fedtaco.cli.options import (
     CliOptions,
+    ConfigFile,
     Format,
     MethodName,
     Seeds,
     as_json,
     check_seeds,
+    is_given,
     parse_grid,
     with_experiment_settings,
 )
@@ -85,6 +87,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 def run(
     settings: dict[str, Any],
     options: CliOptions,
+    config: ConfigFile = None,
     method: MethodName = "taco",
 ) -> None:
     """Run one method on one dataset and record it in a run folder.
@@ -96,12 +99,17 @@ def run(
       fedtaco run --method scaffold --participation 0.2 --rounds 50 --seed 1
 
       fedtaco run --method taco --set taco.gamma=0.02 --out runs/gamma --format json
+
+      fedtaco run runs/gamma/config.toml --seed 1
+
+      fedtaco run --dataset mine:load --model mine:Net --partition mine:split
     """
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_results
 
-    summary, folder = actions.run_one({**settings, "method": method}, options)
-    print_results([summary], folder, options)
+    if is_given("method", method):
+        settings["method"] = method
+    print_results(actions.run_one(settings, config, options), options)
 
 
 @app.command()
@@ -110,7 +118,8 @@ def compare(
     settings: dict[str, Any],
     options: CliOptions,
     methods: Annotated[
-        str, typer.Option(help="Methods to compare, separated by commas.", rich_help_panel=EXPERIMENT)
+        str,
+        typer.Option(help="Methods to compare, separated by commas, or all.", rich_help_panel=EXPERIMENT),
     ] = PAPER_METHODS,
     seeds: Seeds = 1,
 ) -> None:
@@ -123,12 +132,14 @@ def compare(
       fedtaco compare --methods fedavg,taco,taco-uniform --seeds 3 --out runs/tailoring
 
       fedtaco compare --methods fedavg,taco --seeds 5 --format latex --plot accuracy.pdf > table.tex
+
+      fedtaco compare --methods all --rounds 5
     """
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_results
 
-    summaries, folder = actions.compare(split_names(methods), _seeds(settings, seeds), settings, options)
-    print_results(summaries, folder, options)
+    check_seeds(seeds)
+    print_results(actions.compare_methods(split_names(methods), seeds, settings, options), options)
 
 
 @app.command()
@@ -145,7 +156,7 @@ def sweep(
         ),
     ],
     methods: Annotated[
-        str, typer.Option(help="Methods to tune, separated by commas.", rich_help_panel=EXPERIMENT)
+        str, typer.Option(help="Methods to tune, separated by commas, or all.", rich_help_panel=EXPERIMENT)
     ] = "taco",
     budget: Annotated[
         int | None,
@@ -168,28 +179,36 @@ def sweep(
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_sweep
 
-    wanted = _seeds(settings, seeds)
-    result, folder = actions.sweep(split_names(methods), parse_grid(grid), wanted, budget, settings, options)
-    print_sweep(result, folder, options)
+    check_seeds(seeds)
+    done = actions.tune_methods(split_names(methods), parse_grid(grid), budget, seeds, settings, options)
+    print_sweep(done, options)
 
 
 @app.command()
-def methods(format_: Format = "table") -> None:
-    """List the methods: what each changes in FedAvg, its computation and communication cost, and its parameters."""
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(help="A method to explain; by default all are listed.", show_default=False)
+    ] = None,
+    format_: Format = "table",
+) -> None:
+    """List the methods, with what each changes in FedAvg, its cost and its parameters, or explain one.
+
+    Examples:
+
+      fedtaco methods
+
+      fedtaco methods feddyn
+    """
     json_wanted = as_json(format_)
-    from fedtaco.cli.methods import method_rows, print_methods
+    from fedtaco.cli.methods import by_category, method_row, print_method, print_methods
+    from fedtaco.methods import METHODS
 
     if json_wanted:
-        print(json.dumps(method_rows(), indent=2))
+        print(json.dumps(method_row(METHODS.find(name)) if name else [*map(method_row, by_category())], indent=2))
+    elif name:
+        print_method(METHODS.find(name))
     else:
         print_methods()
-
-
-def _seeds(settings: dict[str, Any], count: int) -> range:
-    """Return ``count`` seeds that start at ``settings["seed"]``; that entry is removed from ``settings``."""
-    check_seeds(count)
-    first = settings.pop("seed")
-    return range(first, first + count)
 
 
 if __name__ == "__main__":

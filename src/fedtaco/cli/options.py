@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
+import click
 import typer
+from click.core import ParameterSource
 
 from fedtaco.errors import InvalidInput
 from fedtaco.parameters import Domain
@@ -43,6 +45,13 @@ def _options(kind: type) -> dict[str, inspect.Parameter]:
 
 SETTINGS, RUN_OPTIONS = _options(ExperimentConfig), _options(RunOptions)
 MethodName = SETTINGS.pop("method").annotation
+ConfigFile = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A config.toml of another run, whose settings are used; options override them.",
+        rich_help_panel=EXPERIMENT,
+    ),
+]
 Partition, DataDir = SETTINGS["partition"].annotation, RUN_OPTIONS["data_dir"].annotation
 Resume, Overwrite = RUN_OPTIONS["resume"].annotation, RUN_OPTIONS["overwrite"].annotation
 Seeds = Annotated[int, typer.Option(help="Number of seeds, starting with --seed.", rich_help_panel=TRAINING)]
@@ -95,10 +104,12 @@ def _cli_options(
 def with_experiment_settings(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of an experiment to a command, whose first arguments are ``settings`` and ``options``.
 
+    ``settings`` contains those that are given on the command line; the others have their defaults.
+
     Parameters
     ----------
     **defaults
-        Defaults of settings that are others for this command.
+        Defaults of settings that are others for this command, as its help shows them.
     """
     options = {name: option.replace(default=defaults.get(name, option.default)) for name, option in SETTINGS.items()}
     return lambda command: _with_options(command, options)
@@ -111,8 +122,9 @@ def _with_options(command: Callable[..., None], settings: Mapping[str, inspect.P
     parameters = [*own[2:], *settings.values(), *shared[:-1], *RUN_OPTIONS.values()]
 
     def wrapper(**given: Any) -> None:
-        values = {name: given.pop(name) for name in settings}
-        values["parameters"] = parse_parameters(values["parameters"])
+        values = {name: value for name in settings if is_given(name, value := given.pop(name))}
+        if "parameters" in values:
+            values["parameters"] = parse_parameters(values["parameters"])
         options = {name: given.pop(name) for name in ("out", "track", "format_", "plot", *RUN_OPTIONS)}
         command(values, _cli_options(**options), **given)
 
@@ -123,6 +135,11 @@ def _with_options(command: Callable[..., None], settings: Mapping[str, inspect.P
     wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper
+
+
+def is_given(name: str, value: Any) -> bool:
+    """Return whether the command line gives a value for an option, and not its default."""
+    return value is not None and click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def as_json(value: str) -> bool:

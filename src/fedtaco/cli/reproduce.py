@@ -55,13 +55,14 @@ def reproduce(
     if seeds is not None:
         check_seeds(seeds)
     preset = load_preset(name).select(split_names(datasets), split_names(methods))
-    from fedtaco.cli.progress import ProgressBar
     from fedtaco.files import writing_run
     from fedtaco.report.labels import figure_class
     from fedtaco.reproduce.export import export
     from fedtaco.reproduce.plan import Scale, plan_reproduction
     from fedtaco.reproduce.runner import run_plan
     from fedtaco.reproduce.tables import build_table
+    from fedtaco.runs.callbacks import following
+    from fedtaco.runs.progress import ProgressBar
     from fedtaco.runs.settings import RunOptions
 
     figure_class()  # raises InvalidInput now, before anything is run, if matplotlib is missing
@@ -69,7 +70,8 @@ def reproduce(
     folder = out or Path("runs") / "reproduce" / f"{name}-{scale}"
     for reduction in plan.reductions:
         print_line(f"Reduced settings, {reduction}.", stderr, style="yellow")
-    with ProgressBar([config for config, _ in plan.runs]) as bar:
+    bar = ProgressBar(stderr)
+    with following(bar, [config for config, _ in plan.runs]):
         result = run_plan(plan, folder, RunOptions(resume, overwrite, data_dir), bar)
     text = build_table(result)
     table = Table(*text.headers)

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from fedtaco.data.cache import data_folder
+from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.noise import add_noise
 from fedtaco.data.own_data import as_samples
 from fedtaco.data.partitions import Indices, Partition, check_partition, needs_labels, partition
 from fedtaco.data.samples import Samples
 from fedtaco.data.sources import find_source
-from fedtaco.data.sources.base import LoadedDataset, Progress
+from fedtaco.data.sources.base import LoadedDataset, Progress, TaskData
 from fedtaco.errors import InvalidInput
 from fedtaco.randomness import generator
 
@@ -80,15 +81,16 @@ def fetch_dataset(
     return source.fetch(data_folder(data_dir), address or source.info.hub, progress)
 
 
-def partition_dataset(data: LoadedDataset, spec: str, clients: int, seed: int) -> Partition:
+def partition_dataset(data: TaskData, spec: str, clients: int, seed: int) -> Partition:
     """Partition the training samples of a dataset over clients.
 
     Parameters
     ----------
-    data : LoadedDataset
+    data : TaskData
         The dataset.
     spec : str
-        Partition, such as ``groups`` or ``dirichlet:0.5``; see :func:`partition`.
+        Partition, such as ``groups`` or ``dirichlet:0.5``; see :func:`partition`. It is not used if the data are given
+        for each client.
     clients : int
         Number of clients.
     seed : int
@@ -110,8 +112,14 @@ def partition_dataset(data: LoadedDataset, spec: str, clients: int, seed: int) -
     >>> len(result.indices), sum(len(part) for part in result.indices)
     (20, 1437)
     """
-    users = None if data.users is None else data.users.numpy()
-    return partition(spec, data.train.y.numpy(), clients, seed, users)
+    if isinstance(data.train, JoinedSamples):
+        return Partition(data.train.by_client())
+    users, labels = None if data.users is None else data.users.numpy(), data.labels
+    if labels is None and needs_labels(spec):
+        raise InvalidInput(
+            f"The partition {spec} needs class labels in memory, one per sample; use iid, quantity or noise."
+        )
+    return partition(spec, np.zeros(len(data.train), np.int64) if labels is None else labels, clients, seed, users)
 
 
 def hold_out(

@@ -6,8 +6,10 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, default_collate
@@ -21,6 +23,8 @@ Collate = Callable[[list[Any]], Any]
 """Makes a batch of a list of samples, as the ``collate_fn`` of a ``DataLoader`` does."""
 TARGET_KEYS = ("labels", "label", "target")
 """Keys that name the target of a sample that is a mapping; the first that exists is used."""
+MAX_CLASSES = 10_000
+"""Integer targets that reach this number are not class labels."""
 
 
 class Samples(ABC):
@@ -53,7 +57,7 @@ class Samples(ABC):
     def __len__(self) -> int:
         return self.count() if self.chosen is None else len(self.chosen)
 
-    def subset(self, indices: Any) -> Self:
+    def subset(self, indices: Any) -> Samples:
         """Return some of the samples; they share memory with the whole."""
         part = copy.copy(self)
         part.chosen = self.rows(torch.as_tensor(indices))
@@ -158,6 +162,18 @@ def _stored_labels(dataset: Any) -> Tensor | None:
                 labels = torch.as_tensor(stored)
                 return labels if labels.is_floating_point() else labels.long()
     return None
+
+
+def class_labels(samples: Samples) -> npt.NDArray[np.int64] | None:
+    """Return the class label of each sample; ``None`` if the targets are not class labels in memory.
+
+    >>> class_labels(TensorSamples(torch.zeros(3, 2), torch.tensor([0, 1, 0])))
+    array([0, 1, 0])
+    """
+    y = samples.labels()
+    if y is None or y.ndim != 1 or y.is_floating_point() or len(y) == 0:
+        return None
+    return y.long().numpy() if 0 <= int(y.min()) <= int(y.max()) < MAX_CLASSES else None
 
 
 def split_batch(batch: object, target: str | None = None) -> Batch:

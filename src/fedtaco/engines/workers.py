@@ -56,7 +56,7 @@ class WorkerPool:
 
     def __post_init__(self) -> None:
         if not can_fork():
-            raise InvalidInput("Worker processes are forked, which works on Linux only; use --engine serial.")
+            raise InvalidInput("Worker processes are forked, which works on Linux only; set engine to 'serial'.")
 
     def run(self, method: Method, instructions: Instructions, batches: Sequence[JobBatch]) -> CohortResults:
         """Run batches of jobs, each on one worker; they are started in the given order."""

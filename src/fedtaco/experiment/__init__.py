@@ -1,8 +1,8 @@
 """Experiments: training, runs, comparisons and sweeps."""
 
 from fedtaco.experiment.config import resolve_config
-from fedtaco.experiment.runner import load, run, run_experiment
-from fedtaco.experiment.training import train
+from fedtaco.experiment.runner import load, run_experiment
+from fedtaco.experiment.training import run, train
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.result import Result, load_model, save_model
 from fedtaco.runs.settings import ExperimentConfig, RunOptions

@@ -6,21 +6,21 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import torch
 
-from fedtaco.engines import EngineChoice
-from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
-from fedtaco.experiment.config import describe_run, to_stored
-from fedtaco.experiment.runner import run_experiment
+from fedtaco.errors import InvalidInput, ProcessDied, RunStopped, StopTraining
+from fedtaco.experiment.config import to_stored
+from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
+from fedtaco.experiment.runner import recorded_run, run_experiment
 from fedtaco.processes import TERMINATED, can_fork, cores, interrupted_by_sigterm, picklable, set_up_child
 from fedtaco.records import RoundRecord, RunFolder
-from fedtaco.runs.callbacks import Callback
+from fedtaco.runs.callbacks import Callback, Run
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
 
 GRACE_SECONDS = 30
@@ -28,31 +28,35 @@ GRACE_SECONDS = 30
 
 
 def run_all(
-    runs: Sequence[tuple[ExperimentConfig, Path]], options: RunOptions, callback: Callback
+    runs: Sequence[tuple[ExperimentConfig, Path]],
+    options: RunOptions,
+    callback: Callback,
+    own: OwnTask = NOTHING_OWN,
 ) -> list[dict[str, Any]]:
     """Run each configuration in its folder and return the summaries, in order.
 
     A run that diverges is recorded as stopped in its summary and does not stop the others. With
-    ``options.resume``, runs that have ended are skipped.
+    ``options.resume``, runs that have finished or diverged are skipped.
     """
     if len({path for _, path in runs}) < len(runs):
         raise InvalidInput("Two of the runs have the same folder; give each run its own.")
     folders = [(config, RunFolder(path)) for config, path in runs]
     for config, folder in folders:
-        folder.check_available(to_stored(config), resume=options.resume, overwrite=options.overwrite)
+        folder.check_available(to_stored(config, own), resume=options.resume, overwrite=options.overwrite)
     waiting = []
     for config, folder in folders:
-        if options.resume and folder.summary():
-            callback.on_run_skipped(config)
+        ended = folder.summary() if options.resume and folder.exists() else None
+        if ended is not None and ended["ended_early"] is None:
+            callback.on_run_skipped(recorded_run(config, folder, own))
         else:
             waiting.append((config, folder))
     max_running = _max_concurrent_runs([config for config, _ in waiting], options)
     if max_running > 1:
-        _ConcurrentRuns(waiting, replace(options, workers=1), callback).run(max_running)
+        _ConcurrentRuns(waiting, replace(options, workers=1), callback, own).run(max_running)
     else:
         for config, folder in waiting:
             with suppress(RunStopped):
-                run_experiment(config, folder, options, callback)
+                run_experiment(config, folder, options, callback, own)
     return [{"folder": str(folder.path), **(folder.summary() or {})} for _, folder in folders]
 
 
@@ -66,10 +70,14 @@ class _ConcurrentRuns:
     """Runs each configuration in a process of its own, which reports its progress to this process."""
 
     def __init__(
-        self, waiting: Sequence[tuple[ExperimentConfig, RunFolder]], options: RunOptions, callback: Callback
+        self,
+        waiting: Sequence[tuple[ExperimentConfig, RunFolder]],
+        options: RunOptions,
+        callback: Callback,
+        own: OwnTask,
     ) -> None:
-        self.waiting, self.options, self.callback = list(reversed(waiting)), options, callback
-        self.running: dict[Connection, tuple[BaseProcess, ExperimentConfig]] = {}
+        self.waiting, self.options, self.callback, self.own = list(reversed(waiting)), options, callback, own
+        self.running: dict[Connection, _RemoteRun] = {}
 
     def run(self, max_running: int) -> None:
         try:
@@ -80,31 +88,31 @@ class _ConcurrentRuns:
                     assert isinstance(connection, Connection)
                     self._receive(connection)
         finally:
-            for process, _ in self.running.values():
-                process.terminate()
-            for process, _ in self.running.values():
-                process.join(GRACE_SECONDS)
-                process.kill()
+            for remote in self.running.values():
+                remote.process.terminate()
+            for remote in self.running.values():
+                remote.process.join(GRACE_SECONDS)
+                remote.process.kill()
 
     def _start(self, config: ExperimentConfig, folder: RunFolder) -> None:
         context = multiprocessing.get_context("fork")
-        receiver, sender = context.Pipe(duplex=False)
-        arguments = (sender, config, folder, self.options, os.getpid())
+        connection, of_child = context.Pipe()
+        arguments = (of_child, config, folder, self.options, self.own, os.getpid())
         process = context.Process(target=_run_in_process, args=arguments)
         process.start()
-        sender.close()
-        self.running[receiver] = process, config
+        of_child.close()
+        self.running[connection] = _RemoteRun(process, Run(config, folder.path, "", [], _model_elsewhere))
 
     def _receive(self, connection: Connection) -> None:
-        process, config = self.running[connection]
+        remote = self.running[connection]
         try:
             message = connection.recv()
         except EOFError:
-            process.join()
+            remote.process.join()
             del self.running[connection]
-            if process.exitcode:
+            if remote.process.exitcode:
                 raise ProcessDied(
-                    f"The run {describe_run(config)} died (exit code {process.exitcode}); continue with --resume."
+                    f"The run {remote.run} died (exit code {remote.process.exitcode}); continue it (resume)."
                 ) from None
             return
         if isinstance(message, Warning):
@@ -112,31 +120,73 @@ class _ConcurrentRuns:
             return
         if isinstance(message, Exception):
             raise message
-        event, details = message
-        getattr(self.callback, event)(config, *details)
+        reason = None
+        try:
+            remote.handle(self.callback, *message)
+        except StopTraining as stop:
+            reason = str(stop)
+        with suppress(OSError):  # the process may have been killed, which is noticed when its end is received
+            connection.send(reason)
+
+
+@dataclass
+class _RemoteRun:
+    """A run in another process."""
+
+    process: BaseProcess
+    run: Run
+
+    def handle(self, callback: Callback, event: str, details: Any) -> None:
+        """Pass an event on to a callback of this process."""
+        if event == "on_run_begin":
+            engine, history = details
+            self.run = replace(self.run, engine=engine, history=history)
+            callback.on_run_begin(self.run)
+            return
+        if event == "on_round_end":
+            cast(list[RoundRecord], self.run.history).append(details)
+        getattr(callback, event)(self.run, details)
+
+
+def _model_elsewhere() -> NoReturn:
+    raise InvalidInput(
+        "run.model() is not available, because several runs are done at the same time, each in a process of its own; "
+        "set workers=1 to do them one after another in this process."
+    )
 
 
 class _PipeCallback(Callback):
-    """Sends the events of a run to the parent process."""
+    """Sends the events of a run to the parent process, and waits for its reply, which may end the run."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
-        self.connection.send(("on_run_begin", (folder, replace(engine, stack=None))))
+    def on_run_begin(self, run: Run) -> None:
+        self._send("on_run_begin", (run.engine, list(run.history)))
 
-    def on_evaluation_begin(self, config: ExperimentConfig, round_number: int) -> None:
-        self.connection.send(("on_evaluation_begin", (round_number,)))
+    def on_evaluation_begin(self, run: Run, round_number: int) -> None:
+        self._send("on_evaluation_begin", round_number)
 
-    def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
-        self.connection.send(("on_round_end", (record,)))
+    def on_round_end(self, run: Run, record: RoundRecord) -> None:
+        self._send("on_round_end", record)
 
-    def on_run_end(self, config: ExperimentConfig, summary: Mapping[str, Any]) -> None:
-        self.connection.send(("on_run_end", (summary,)))
+    def on_run_end(self, run: Run, summary: Mapping[str, Any]) -> None:
+        self._send("on_run_end", summary)
+
+    def _send(self, event: str, details: Any) -> None:
+        self.connection.send((event, details))
+        reason = self.connection.recv()
+        if reason is not None:
+            raise StopTraining(reason)
 
 
 def _run_in_process(
-    connection: Connection, config: ExperimentConfig, folder: RunFolder, options: RunOptions, parent: int
+    connection: Connection,
+    config: ExperimentConfig,
+    folder: RunFolder,
+    options: RunOptions,
+    own: OwnTask,
+    parent: int,
 ) -> None:
     """Run one configuration in a process of its own.
 
@@ -148,7 +198,7 @@ def _run_in_process(
     warnings.showwarning = lambda message, *_: connection.send(RuntimeWarning(str(message)))
     try:
         with interrupted_by_sigterm():
-            run_experiment(config, folder, options, _PipeCallback(connection))
+            run_experiment(config, folder, options, _PipeCallback(connection), own)
     except KeyboardInterrupt:
         sys.exit(TERMINATED)
     except RunStopped:

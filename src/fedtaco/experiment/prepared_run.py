@@ -14,6 +14,7 @@ from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.data import (
     Partition,
     Samples,
+    TensorSamples,
     add_noise,
     dataset_info,
     hold_out,
@@ -27,6 +28,7 @@ from fedtaco.engines import EngineChoice, Workload, select_engine
 from fedtaco.errors import InvalidInput
 from fedtaco.evaluation import Evaluator, OwnMetrics, check_metrics, draw_samples
 from fedtaco.experiment.config import create_method_and_detector
+from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import Method
 from fedtaco.models import FlatModel, Loss, build_model
 from fedtaco.parameters import split_names
@@ -39,7 +41,7 @@ from fedtaco.runs.settings import ExperimentConfig, RunOptions
 from fedtaco.sample_checks import check_samples
 from fedtaco.server import cohort_size
 from fedtaco.simulator import Simulator
-from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, choose_clients, parse_behaviour
+from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Behaviour, Detector, choose_clients, parse_behaviour
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class PreparedRun:
         cls,
         config: ExperimentConfig,
         options: RunOptions,
+        own: OwnTask = NOTHING_OWN,
         previous: Mapping[str, Any] | None = None,
-        metrics: OwnMetrics | None = None,
     ) -> PreparedRun:
         """Load the data, partition them, and build the simulator.
 
@@ -68,13 +70,13 @@ class PreparedRun:
         ----------
         config, options
             What to run, and how.
+        own
+            The user's own data, model and loss, if there are any.
         previous
             What the run folder recorded about the engine, if the run is resumed; the same engine is used again.
-        metrics
-            Own metrics.
         """
         seed = config["seed"]
-        data = load_dataset(config["dataset"], options.data_dir)
+        data = load_dataset(config["dataset"], options.data_dir) if own.dataset is None else own.dataset
         partition = partition_dataset(data, config["partition"], config["clients"], seed)
         adversaries = _adversaries(config, partition)
         parts, held_out = hold_out(partition.indices, config["validation"], seed, exclude=adversaries.never_training)
@@ -84,29 +86,33 @@ class PreparedRun:
             raise InvalidInput("No client has two samples, so none can be held out; omit validation.")
         clients = [train.subset(part) for part in parts]
         for client in adversaries.clients:
-            clients[client] = adversaries.behaviour.change_samples(clients[client], data.info.classes)
+            clients[client] = _change_samples(adversaries.behaviour, clients[client], data.info.classes)
         method, detector = create_method_and_detector(config)
         simulator, engine = prepare_simulator(
             config,
             method,
             detector,
-            build_blank_model(config),
+            build_initial_model(config, own),
             clients,
             data.test,
             validation=validation if len(validation) else None,
-            client_tests={
+            client_tests=own.client_tests
+            or {
                 client: train.subset(part)
                 for client, part in enumerate(held_out)
                 if len(part) and client not in adversaries.clients
             },
-            metrics=metrics,
+            metrics=own.metrics,
+            loss=own.loss,
+            steps=own.steps,
             adversaries=adversaries,
             workers=options.workers,
             previous=previous,
         )
-        counts = label_counts(data.train.y.numpy(), parts, data.info.classes)
+        unknown = PartitionRecord.unknown(len(parts)).label_counts
+        counts = unknown if data.labels is None else label_counts(data.labels, parts, data.info.classes)
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, len(data.test), partition.notes, simulator, engine)
+        return cls(record, 0 if data.test is None else len(data.test), partition.notes, simulator, engine)
 
 
 def prepare_simulator(
@@ -196,10 +202,25 @@ def _steps_per_client(config: Mapping[str, Any], clients: Sequence[Samples]) -> 
     return [steps_for_epochs(epochs, size, config["batch_size"]) for size in sizes]
 
 
-def build_blank_model(config: Mapping[str, Any]) -> nn.Module:
-    """Return the model of a configuration with its initial weights."""
-    info = dataset_info(config["dataset"])
-    return build_model(config["model"], info.shape, info.classes, torch_seed(config["seed"], "model"))
+def build_initial_model(config: Mapping[str, Any], own: OwnTask) -> nn.Module:
+    """Return the model of a run with its initial weights.
+
+    Raises
+    ------
+    InvalidInput
+        If the own model is not valid, or a named one cannot be built for the dataset.
+    """
+    if own.model is not None:
+        return own.build_model(config["seed"])
+    info = dataset_info(config["dataset"]) if own.dataset is None else own.dataset.info
+    return build_named_model(config, info.shape, info.classes)
+
+
+def build_named_model(config: Mapping[str, Any], shape: Sequence[int], classes: int) -> nn.Module:
+    """Return a model by name with its initial weights; raise InvalidInput if there are no classes."""
+    if classes == 0:
+        raise InvalidInput(f"The model {config['model']} needs targets that are class labels; give your own model.")
+    return build_model(config["model"], tuple(shape), classes, torch_seed(config["seed"], "model"))
 
 
 def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialClients:
@@ -208,3 +229,12 @@ def _adversaries(config: ExperimentConfig, partition: Partition) -> AdversarialC
     groups = partition.groups or ["all"] * config["clients"]
     chosen = choose_clients(config["freeloaders"], groups, config["seed"])
     return AdversarialClients(frozenset(chosen), parse_behaviour(config["behaviour"]), config["seed"])
+
+
+def _change_samples(behaviour: Behaviour, samples: Samples, classes: int) -> Samples:
+    """Return the samples that a misbehaving client trains on."""
+    if type(behaviour).change_samples is Behaviour.change_samples:
+        return samples
+    if not isinstance(samples, TensorSamples) or not classes:
+        raise InvalidInput(f"The behaviour {behaviour.name} needs samples in memory with class labels; choose another.")
+    return behaviour.change_samples(samples, classes)

@@ -1,94 +1,28 @@
-"""Run one experiment, with or without a run folder, from the start or from where it stopped."""
+"""Run one experiment, with or without a run folder, from the start or from where it stopped; load a run."""
 
 import copy
-from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
-from fedtaco.errors import RunStopped
-from fedtaco.evaluation import OwnMetrics, count_classes
-from fedtaco.experiment.config import resolve_config, to_stored
-from fedtaco.experiment.prepared_run import PreparedRun, build_blank_model
+import torch
+from torch import nn
+
+from fedtaco.errors import InvalidInput, RunStopped, StopTraining
+from fedtaco.evaluation import count_classes
+from fedtaco.experiment.config import to_stored
+from fedtaco.experiment.own_task import NOTHING_OWN, OwnModel, OwnTask
+from fedtaco.experiment.prepared_run import PreparedRun, build_initial_model, build_named_model
 from fedtaco.files import reading
-from fedtaco.methods import METHODS, Method
-from fedtaco.models import FlatModel
+from fedtaco.models import MAX_PARAMETERS, FlatModel
 from fedtaco.parameters import split_names
-from fedtaco.records import RoundRecord, RunFolder
-from fedtaco.runs.callbacks import Callback
+from fedtaco.records import RunFolder
+from fedtaco.runs.callbacks import Callback, Run
 from fedtaco.runs.personal_layers import read_personal_layers
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.result import Result, load_model
-from fedtaco.runs.settings import ExperimentConfig, RunOptions, RunSettings
-
-
-def run(
-    method: Method | type[Method] | str = "taco",
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    data_dir: str | Path | None = None,
-    workers: int | None = None,
-    metrics: OwnMetrics | None = None,
-    on_round: Callable[[RoundRecord], None] | None = None,
-    **settings: Unpack[RunSettings],
-) -> Result:
-    """Run a method on a named dataset.
-
-    Parameters
-    ----------
-    method
-        A method, such as ``Taco(gamma=0.02)``, or a name.
-    out
-        Run folder to record everything in, or ``None``.
-    resume, overwrite
-        Whether to continue, or to replace, the run that the folder contains.
-    data_dir
-        Folder with datasets; by default the one in the environment variable FEDTACO_DATA, else one in the
-        user's cache.
-    workers
-        Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
-    metrics
-        Own metrics by name, such as ``{"f1": f1}``: functions of the model's outputs for all test samples and of their
-        targets, both tensors on the CPU, that return a number. They are recorded in each evaluated round.
-    on_round
-        Called with the record of each finished round.
-    **settings
-        The other settings of a run, as ``fedtaco run --help`` explains them: ``dataset``, ``rounds``,
-        ``local_steps``, ``partition``, ``clients``, ``detector``, ``parameters`` and so on.
-
-    Returns
-    -------
-    Result
-        The history and the trained model.
-
-    Raises
-    ------
-    InvalidInput
-        If a setting is not valid, or the folder belongs to another run.
-    RunStopped
-        If the run diverges or every client is expelled; the records in ``out`` are kept.
-
-    Examples
-    --------
-    >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
-    >>> len(result.history)
-    1
-    """
-    if not isinstance(method, str):
-        instance = METHODS.instance(method)
-        settings["parameters"] = {**settings.get("parameters", {}), **instance.parameters()}
-        method = METHODS.spec(instance)
-    config = resolve_config(method=method, **settings)
-    folder = None if out is None else RunFolder(out)
-
-    class OnRound(Callback):
-        def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
-            if on_round is not None:
-                on_round(record)
-
-    return run_experiment(config, folder, RunOptions(resume, overwrite, data_dir, workers), OnRound(), metrics)
+from fedtaco.runs.settings import ExperimentConfig, RunOptions
 
 
 def run_experiment(
@@ -96,7 +30,7 @@ def run_experiment(
     folder: RunFolder | None,
     options: RunOptions,
     callback: Callback,
-    metrics: OwnMetrics | None = None,
+    own: OwnTask = NOTHING_OWN,
 ) -> Result:
     """Run a checked configuration.
 
@@ -110,8 +44,8 @@ def run_experiment(
         How to run; with ``resume``, the run in ``folder`` is continued, or only loaded if it has finished.
     callback
         Called as the run proceeds.
-    metrics
-        Own metrics, as in :func:`run`.
+    own
+        The user's own data, model and loss, if there are any.
 
     Returns
     -------
@@ -126,66 +60,86 @@ def run_experiment(
         If the run diverges or every client is expelled; the records in ``folder`` are kept.
     """
     if folder is None:
-        return _run(config, None, options, callback, metrics)
-    with folder.claim(to_stored(config), resume=options.resume, overwrite=options.overwrite):
-        return _run(config, folder, options, callback, metrics)
+        return _run(config, dict(config), None, options, callback, own)
+    stored = to_stored(config, own)
+    with folder.claim(stored, resume=options.resume, overwrite=options.overwrite):
+        if options.resume and is_finished(folder):
+            callback.on_run_skipped(recorded_run(config, folder, own))
+            return load(folder.path, own.model)
+        return _run(config, stored, folder, options, callback, own)
 
 
 def _run(
     config: ExperimentConfig,
+    stored: dict[str, Any],
     folder: RunFolder | None,
     options: RunOptions,
     callback: Callback,
-    metrics: OwnMetrics | None,
+    own: OwnTask,
 ) -> Result:
-    previous = None
-    if folder is not None and options.resume and folder.exists():
-        ended = folder.summary()
-        if ended is not None and ended["stopped"] is None:
-            callback.on_run_skipped(config)
-            return load(folder.path)
-        previous = folder.config()["ran_by"]
-    prepared = PreparedRun.prepare(config, options, previous, metrics)
+    previous = folder.config()["ran_by"] if folder is not None and options.resume and folder.exists() else None
+    prepared = PreparedRun.prepare(config, options, own, previous)
     simulator, engine = prepared.simulator, prepared.engine
-    simulator.on_evaluation = partial(callback.on_evaluation_begin, config)
-    recorder = Recorder(folder, to_stored(config), prepared.partition)
+    recorder = Recorder(folder, stored, prepared.partition)
     initial = simulator.initial_state()
     memory = simulator.runner.new_memory(simulator.method, initial.server.weights)
     state = recorder.begin(initial, engine.to_config(), resume=options.resume, client_memory=memory)
-    callback.on_run_begin(config, None if folder is None else folder.path, engine)
-    stopped: RunStopped | None = None
+    path = None if folder is None else folder.path
+    run = Run(config, path, str(engine), recorder.history.rounds, lambda: recorder.current_model(simulator.model))
+    simulator.on_evaluation = partial(callback.on_evaluation_begin, run)
+    ending: RunStopped | StopTraining | None = None
     try:
-        for finished in simulator.rounds(state):
-            recorder.add(finished)
-            callback.on_round_end(config, finished.record)
-    except RunStopped as stop:
-        stop.history = recorder.history
-        stopped = stop
+        callback.on_run_begin(run)
+        with closing(simulator.rounds(state)) as rounds:
+            for finished in rounds:
+                recorder.add(finished)
+                callback.on_round_end(run, finished.record)
+    except (RunStopped, StopTraining) as stop:
+        ending = stop
     finally:
         recorder.checkpoint()
-    result, summary = recorder.finish(
+    result = recorder.finish(
         simulator.method,
         simulator.model,
-        stopped,
-        evaluations=simulator.evaluate_clients(recorder.state) if stopped is None else [],
+        ending,
+        evaluations=simulator.evaluate_clients(recorder.state) if ending is None else [],
         test_counts=[] if simulator.test is None else count_classes(simulator.test),
         samples=None if simulator.test is None else (len(simulator.test), prepared.test_samples),
         engine=str(engine),
         partition_notes=list(prepared.notes),
     )
-    callback.on_run_end(config, summary)
-    if stopped is not None:
-        raise stopped
+    callback.on_run_end(run, result.summary)
+    if isinstance(ending, RunStopped):
+        ending.history = recorder.history
+        raise ending
     return result
 
 
-def load(path: str | Path) -> Result:
+def is_finished(folder: RunFolder) -> bool:
+    """Return whether a folder contains a run that finished; one that diverged or was ended early can be continued."""
+    summary = folder.summary() if folder.exists() else None
+    return summary is not None and summary["stopped"] is None and summary["ended_early"] is None
+
+
+def recorded_run(config: ExperimentConfig, folder: RunFolder, own: OwnTask) -> Run:
+    """Return a run that has ended as callbacks see it."""
+    summary = folder.summary()
+    assert summary is not None
+    return Run(
+        config, folder.path, summary.get("engine", ""), folder.rounds(), lambda: load(folder.path, own.model).model
+    )
+
+
+def load(path: str | Path, model: OwnModel | None = None) -> Result:
     """Load a run that has ended from its folder.
 
     Parameters
     ----------
     path
         The run folder.
+    model
+        The user's own model, if the run trained one: a module of the same architecture, which is copied, or a callable
+        that returns one. No code is imported to load a run.
 
     Returns
     -------
@@ -195,8 +149,8 @@ def load(path: str | Path) -> Result:
     Raises
     ------
     InvalidInput
-        If the folder contains no run, a file is damaged or was written by another version of fedtaco, or the run has
-        not ended.
+        If the folder contains no run, a file is damaged or was written by another version of fedtaco, the run has
+        not ended, or ``model`` is missing or does not fit.
 
     Examples
     --------
@@ -205,16 +159,37 @@ def load(path: str | Path) -> Result:
     0.942
     """
     folder = RunFolder(path)
-    with reading(folder.path / "config.toml"):
-        config = folder.config()
-        blank = build_blank_model(config)
-        flat = FlatModel(blank, personal=split_names(config.get("personal", "")))
-    model, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
+    blank = _blank_model(folder, model)
+    flat = FlatModel(blank, personal=split_names(folder.config().get("personal", "")))
+    trained, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
     folder.partition()  # verified, although the result does not contain it
     return Result(
         folder.history(),
-        model.eval(),
+        trained.eval(),
         output.eval(),
+        folder.summary() or {},
         read_personal_layers(folder, flat),
         folder.client_evaluations(),
     )
+
+
+def _blank_model(folder: RunFolder, model: OwnModel | None) -> nn.Module:
+    """Return a model of the architecture that a run trained."""
+    config = folder.config()
+    if model is not None:
+        return OwnTask(model=model).build_model(config["seed"])
+    about_own = config.get("own", {})
+    if "weights" in about_own or config.get("engine") == "flower":
+        raise InvalidInput(
+            f"{folder.path} contains a model of your own, {config['model']}; pass one of its kind: "
+            "fedtaco.load(folder, model=…)."
+        )
+    with reading(folder.path / "config.toml"):
+        if "data" in about_own:
+            shape, classes = about_own["input_shape"], about_own["classes"]
+            with torch.device("meta"):  # which takes no memory, however large the numbers in a stranger's file are
+                size = sum(one.numel() for one in build_named_model(config, shape, classes).parameters())
+            if size > MAX_PARAMETERS:
+                raise ValueError(f"its model has {size:,} parameters")
+            return build_named_model(config, shape, classes)
+        return build_initial_model(config, NOTHING_OWN)

@@ -9,14 +9,17 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
+from fedtaco.experiment.comparison import MethodGiven
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.experiment.config import (
-    check_distinct,
     check_parameters,
+    choose_methods,
     find_domain,
     relevant_parameters,
     resolve_config,
+    with_names,
 )
+from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import METHODS
 from fedtaco.parameters import Domain, value_order
 from fedtaco.randomness import generator
@@ -84,22 +87,20 @@ class TunedMethod:
         return [trial for trial in running if math.isclose(trial.validation_accuracy, highest, abs_tol=1e-9)]
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """The results of a sweep."""
-
-    methods: list[TunedMethod]
-
-
 def plan_sweep(
-    methods: Sequence[str], grid: ParameterGrid, seeds: Sequence[int], budget: int | None = None, **settings: Any
+    methods: Sequence[MethodGiven],
+    grid: ParameterGrid,
+    seeds: Sequence[int],
+    budget: int | None = None,
+    own: OwnTask = NOTHING_OWN,
+    **settings: Any,
 ) -> list[Trial]:
     """Return the trials of each method.
 
     Parameters
     ----------
     methods
-        Names of the methods; none may be repeated.
+        The methods; none may be repeated. ``["all"]`` stands for every registered method.
     grid
         The values to try. A setting such as ``local_lr`` applies to all methods, a parameter such as
         ``taco.gamma`` to its own method only.
@@ -107,6 +108,8 @@ def plan_sweep(
         Seeds with which each point is run.
     budget
         Number of points to try for each method, drawn at random from its grid; all by default.
+    own
+        The user's own data and model, if there are any.
     **settings
         Settings that are not varied; ``validation`` is required.
 
@@ -118,27 +121,32 @@ def plan_sweep(
     if not settings.get("validation"):
         raise InvalidInput("A sweep selects by accuracy on held-out training data; set validation, such as 0.1.")
     if not grid:
-        raise InvalidInput("The grid is empty; name something to vary, such as --grid local_lr=0.01,0.1.")
+        raise InvalidInput("The grid is empty; name something to vary, such as local_lr, and the values to try.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
     grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
     setting_names = {name for name in grid if "." not in name}
-    allowed = set(declared(ExperimentConfig)) - NOT_TUNED
+    allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if own.model is None else {"model"})
     for name in setting_names - allowed:
         raise unknown("setting to tune", name, allowed)
-    check_distinct(methods)
+    settings = with_names(settings)
+    named = choose_methods(methods)
+    names = [one["method"] for one in named]
     detector = settings.get("detector") or "off"
     fixed = settings.pop("parameters", {})
     parameters = {name: values[0] for name, values in grid.items() if "." in name}
-    check_parameters({**fixed, **parameters}, methods, detector)
+    check_parameters({**fixed, **parameters}, names, detector)
     trials = []
-    for method in methods:
+    for one in named:
+        method = one["method"]
         varied_names = [*setting_names, *relevant_parameters(parameters, method, detector)]
         for point in _points({name: grid[name] for name in varied_names}, budget):
-            values = {**fixed, **{name: value for name, value in point.items() if "." in name}}
+            tried = {name: value for name, value in point.items() if "." in name}
+            values = {**fixed, **one.get("parameters", {}), **tried}
             varied = {name: value for name, value in point.items() if "." not in name}
             configs = [
                 resolve_config(
+                    own,
                     **{**settings, **varied, "method": method, "seed": seed},
                     parameters=relevant_parameters(values, method, detector),
                 )
@@ -148,19 +156,23 @@ def plan_sweep(
     return trials
 
 
-def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback) -> Sweep:
+def run_sweep(
+    trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback, own: OwnTask = NOTHING_OWN
+) -> list[TunedMethod]:
     """Run all trials, each run in its own subfolder of ``out``, and return their results by method."""
     require_folder_for_runs(out)
     runs = [(one, out / trial.folder / f"seed{one['seed']}") for trial in trials for one in trial.configs]
-    summaries = iter(run_all(runs, options, callback))
+    summaries = iter(run_all(runs, options, callback, own))
     results: dict[str, list[tuple[Trial, TrialResult]]] = {}
     for trial in trials:
-        own = [next(summaries) for _ in trial.configs]
-        results.setdefault(trial.method, []).append((trial, _trial_result(trial.point, own)))
-    return Sweep([_tuned_method(method, own) for method, own in results.items()])
+        done = [next(summaries) for _ in trial.configs]
+        results.setdefault(trial.method, []).append((trial, _trial_result(trial.point, done)))
+    return [_tuned_method(method, done) for method, done in results.items()]
 
 
 def _trial_result(point: Point, summaries: list[dict[str, Any]]) -> TrialResult:
+    if any(not run["stopped"] and run["validation_accuracy"] is None for run in summaries):
+        raise InvalidInput("A sweep compares accuracies, but the targets of these data are not class labels.")
     accuracies = [0.0 if run["stopped"] else run["validation_accuracy"] for run in summaries]
     deviation = stdev(accuracies) if len(accuracies) > 1 else None
     return TrialResult(point, fmean(accuracies), deviation, summaries)

@@ -10,12 +10,10 @@ from pathlib import Path
 from time import time_ns
 from typing import Any, Generic, TypeVar
 
-from fedtaco.engines import EngineChoice
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.config import to_stored
 from fedtaco.records import RoundRecord
-from fedtaco.runs.callbacks import Callback
-from fedtaco.runs.settings import ExperimentConfig
+from fedtaco.runs.callbacks import Callback, Run
 
 Session = TypeVar("Session")
 
@@ -39,17 +37,17 @@ class Tracker(Callback, ABC, Generic[Session]):
         except Exception as error:
             raise InvalidInput(f"{name} is not ready: {error}") from error
         self.name, self.works = name, True
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[Run, Session] = {}
 
-    def on_run_begin(self, config: ExperimentConfig, folder: Path | None, engine: EngineChoice) -> None:
-        self._try(lambda: self.sessions.update({id(config): self.open(config, folder or Path("runs"))}))
+    def on_run_begin(self, run: Run) -> None:
+        self._try(lambda: self.sessions.update({run: self.open(run.config, run.folder or Path("runs"))}))
 
-    def on_round_end(self, config: ExperimentConfig, record: RoundRecord) -> None:
+    def on_round_end(self, run: Run, record: RoundRecord) -> None:
         numbers = _numbers(record)
-        self._try(lambda: self.log(self.sessions[id(config)], record.round, numbers))
+        self._try(lambda: self.log(self.sessions[run], record.round, numbers))
 
-    def on_run_end(self, config: ExperimentConfig, summary: Mapping[str, Any]) -> None:
-        self._try(lambda: self.close(self.sessions.pop(id(config)), summary))
+    def on_run_end(self, run: Run, summary: Mapping[str, Any]) -> None:
+        self._try(lambda: self.close(self.sessions.pop(run), summary))
 
     def _try(self, action: Callable[[], None]) -> None:
         if not self.works:
@@ -68,7 +66,7 @@ class Tracker(Callback, ABC, Generic[Session]):
         """Connect before the first run begins."""
 
     @abstractmethod
-    def open(self, config: ExperimentConfig, folder: Path) -> Session:
+    def open(self, config: Mapping[str, Any], folder: Path) -> Session:
         """Open the session of a run; ``folder`` is its run folder, or ``runs`` if it has none."""
 
     @abstractmethod
@@ -85,7 +83,7 @@ class TensorBoard(Tracker[Any]):
 
     package = "torch.utils.tensorboard"
 
-    def open(self, config: ExperimentConfig, folder: Path) -> Any:
+    def open(self, config: Mapping[str, Any], folder: Path) -> Any:
         writer = self.library.SummaryWriter(str(folder / "tensorboard"))
         settings = "\n".join(f"    {name} = {value}" for name, value in to_stored(config).items())
         writer.add_text("settings", settings)
@@ -107,7 +105,7 @@ class Mlflow(Tracker[str]):
     def connect(self) -> None:
         self.client = self.library.MlflowClient()
 
-    def open(self, config: ExperimentConfig, folder: Path) -> str:
+    def open(self, config: Mapping[str, Any], folder: Path) -> str:
         """Find the session of a resumed run by its folder, or open a new one."""
         experiment = self.client.get_experiment_by_name("fedtaco")
         experiment_id = experiment.experiment_id if experiment else self.client.create_experiment("fedtaco")
@@ -138,7 +136,7 @@ class WeightsAndBiases(Tracker[Any]):
         """Log in, so that a missing API key is noticed now and not during training."""
         self.library.login()
 
-    def open(self, config: ExperimentConfig, folder: Path) -> Any:
+    def open(self, config: Mapping[str, Any], folder: Path) -> Any:
         return self.library.init(
             project="fedtaco",
             id=_folder_id(folder),
@@ -173,7 +171,7 @@ def build_trackers(names: Sequence[str]) -> list[Callback]:
     return [TRACKERS[name](name) for name in names]
 
 
-def _run_name(config: ExperimentConfig) -> str:
+def _run_name(config: Mapping[str, Any]) -> str:
     return f"{config['method']} {config['dataset']} seed {config['seed']}"
 
 

@@ -1,27 +1,29 @@
-"""Train a user's own model on a user's own clients."""
+"""Single runs: a user's own model on a user's own clients, or a method on a dataset by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Unpack
 
-from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedtaco.data import Samples, as_samples
-from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.errors import InvalidInput
 from fedtaco.evaluation import OwnMetrics
-from fedtaco.experiment.config import require_steps_or_epochs
-from fedtaco.experiment.prepared_run import prepare_simulator
-from fedtaco.methods import METHODS, Method
+from fedtaco.experiment.config import require_steps_or_epochs, resolve_config
+from fedtaco.experiment.own_task import OwnModel, OwnTask
+from fedtaco.experiment.runner import run_experiment
+from fedtaco.experiment.trackers import build_trackers
+from fedtaco.methods import Method
 from fedtaco.models import Loss
-from fedtaco.records import PartitionRecord, RoundRecord
-from fedtaco.runs.recorder import Recorder
+from fedtaco.records import RunFolder
+from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.result import Result
-from fedtaco.runs.settings import RunSettings, TrainSettings, check_settings
-from fedtaco.trust import DETECTORS
+from fedtaco.runs.settings import ExperimentConfig, RunOptions, RunSettings, TrainSettings, check_names
+from fedtaco.trust import Detector
 
 
 def train(
-    model: nn.Module,
+    model: OwnModel | str,
     clients: Sequence[Any],
     test: Any = None,
     *,
@@ -31,8 +33,14 @@ def train(
     loss: Loss = cross_entropy,
     client_tests: Sequence[Any] | None = None,
     metrics: OwnMetrics | None = None,
+    detector: Detector | type[Detector] | str = "off",
+    name: str | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    track: Sequence[str] = (),
     workers: int | None = None,
-    on_round: Callable[[RoundRecord], None] | None = None,
     **settings: Unpack[TrainSettings],
 ) -> Result:
     """Train ``model`` over ``clients`` with a federated method.
@@ -40,7 +48,9 @@ def train(
     Parameters
     ----------
     model
-        Any module; it is copied and not changed.
+        A module, which is copied and not changed; or a callable without required arguments that returns one, such as
+        its class, so that the initial weights depend on the seed. Models that fedtaco ships can be given by name, such
+        as ``mlp:64-32``.
     clients
         The samples of each client: a pair ``(x, y)`` of tensors, arrays or frames, a ``Dataset``, a ``DataLoader``, or
         any other form that ``docs/own-data.md`` shows. The model is called as ``model(x)``, with several inputs as
@@ -63,15 +73,26 @@ def train(
     metrics
         Own metrics by name, such as ``{"f1": f1}``: functions of the model's outputs for all test samples and of their
         targets, both tensors on the CPU, that return a number. They are recorded in each evaluated round.
+    detector
+        A detector, such as ``Guard(copy=1e-9)``, or a name.
+    name
+        Name of the data in the run folder and the report; ``own data`` by default.
+    out
+        Run folder to record everything in, or ``None``. :func:`fedtaco.load` reads it, given the model.
+    resume, overwrite
+        Whether to continue, or to replace, the run that the folder contains. A run is only continued with the same
+        data and initial weights.
+    callbacks
+        Objects that follow the run, such as ``EarlyStopping(patience=5)``.
+    track
+        Trackers to log to: ``tensorboard``, ``mlflow``, ``wandb``.
     workers
         Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
-    on_round
-        Called with the record of each finished round.
     **settings
         ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
-        ``weight_decay``, ``clip_norm``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``detector``,
-        ``engine``, ``device``, ``seed``, ``eval_every``, ``eval_samples`` and ``fine_tune_steps``, as ``fedtaco run
-        --help`` explains them.
+        ``weight_decay``, ``clip_norm``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``engine``,
+        ``device``, ``seed``, ``validation``, ``eval_every``, ``eval_samples``, ``fine_tune_steps``, ``target``,
+        ``freeloaders``, ``behaviour`` and ``parameters``, as ``fedtaco run --help`` explains them.
 
     Returns
     -------
@@ -81,74 +102,109 @@ def train(
     Raises
     ------
     InvalidInput
-        If a setting is not valid, or the model does not fit the samples.
+        If a setting is not valid, the model does not fit the samples, or the folder belongs to another run.
     RunStopped
-        If the run diverges or every client is expelled; the error's ``history`` contains the finished rounds.
+        If the run diverges or every client is expelled; the error's ``history`` contains the finished rounds, and
+        the records in ``out`` are kept.
 
     Examples
     --------
     >>> import torch
+    >>> from torch import nn
     >>> clients = [(torch.randn(30, 4), torch.randint(0, 3, (30,))) for _ in range(5)]
     >>> result = train(nn.Linear(4, 3), clients, test=clients[0], rounds=2, local_steps=3)
     >>> [record.round for record in result.history]
     [1, 2]
     """
-    samples = [_samples(f"Client {number}", data) for number, data in enumerate(clients)]
-    if not samples:
-        raise InvalidInput("There are no clients; give at least one.")
+    check_names(TrainSettings, settings)
     require_steps_or_epochs({**settings, "local_steps": local_steps})
-    steps = None if local_steps is None else _steps_per_client(local_steps, len(samples))
-    given = {**settings, "rounds": rounds, "local_steps": None if steps is None else max(steps)}
-    config = check_settings(RunSettings, given)
-    tests = _samples_by_client(client_tests, len(samples))
-    if config["fine_tune_steps"] and not tests:
-        raise InvalidInput(
-            "fine_tune_steps has no effect without samples of each client to evaluate on; give some (client_tests)."
-        )
-    simulator, _ = prepare_simulator(
-        config,
-        METHODS.instance(method),
-        DETECTORS.instance(config["detector"]),
+    own = OwnTask.from_data(
         model,
-        samples,
-        None if test is None else _samples("The test set", test),
-        client_tests=tests,
-        metrics=metrics,
+        clients,
+        test,
+        name=name,
         loss=loss,
-        steps=steps,
-        workers=workers,
+        local_steps=local_steps,
+        client_tests=client_tests,
+        metrics=metrics,
     )
-    recorder = Recorder(None, config, PartitionRecord.unknown(len(samples)))
-    try:
-        for finished in simulator.rounds(recorder.begin(simulator.initial_state(), {}, resume=False)):
-            recorder.add(finished)
-            if on_round is not None:
-                on_round(finished.record)
-    except RunStopped as stop:
-        stop.history = recorder.history
-        raise
-    evaluations = simulator.evaluate_clients(recorder.state)
-    return Result.of(simulator.method, simulator.model, recorder.state, recorder.history, evaluations)
+    steps = max(local_steps) if isinstance(local_steps, Sequence) else local_steps
+    named = model if isinstance(model, str) else None
+    config = resolve_config(
+        own, method=method, model=named, detector=detector, rounds=rounds, local_steps=steps, **settings
+    )
+    return run_alone(config, out, RunOptions(resume, overwrite, workers=workers), callbacks, track, own)
 
 
-def _samples(owner: str, data: Any) -> Samples:
-    try:
-        return as_samples(data)
-    except InvalidInput as error:
-        raise InvalidInput(f"{owner}: {error}") from error
+def run(
+    method: Method | type[Method] | str = "taco",
+    *,
+    model: OwnModel | str | None = None,
+    detector: Detector | type[Detector] | str = "off",
+    loss: Loss = cross_entropy,
+    metrics: OwnMetrics | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    data_dir: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    track: Sequence[str] = (),
+    workers: int | None = None,
+    **settings: Unpack[RunSettings],
+) -> Result:
+    """Run a method on a dataset that is known by name.
+
+    Parameters
+    ----------
+    method
+        A method, such as ``Taco(gamma=0.02)``, or a name.
+    model
+        A model by name, a module, or a callable that returns one; the dataset's default model by default.
+    data_dir
+        Folder with datasets; by default the one in the environment variable FEDTACO_DATA, else one in the
+        user's cache.
+    detector, loss, metrics, out, resume, overwrite, callbacks, track, workers
+        As in :func:`fedtaco.train`.
+    **settings
+        The other settings of a run, as ``fedtaco run --help`` explains them: ``dataset``, ``rounds``,
+        ``local_steps``, ``partition``, ``clients``, ``parameters`` and so on.
+
+    Returns
+    -------
+    Result
+        The history and the trained model.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting is not valid, or the folder belongs to another run.
+    RunStopped
+        If the run diverges or every client is expelled; the records in ``out`` are kept.
+
+    Examples
+    --------
+    >>> result = run("fedavg", dataset="digits", rounds=1, local_steps=2)
+    >>> len(result.history)
+    1
+    """
+    check_names(RunSettings, settings)
+    own = replace(OwnTask.from_settings(settings.get("dataset"), model), loss=loss, metrics=metrics or {})
+    named = model if isinstance(model, str) else None
+    config = resolve_config(own, method=method, model=named, detector=detector, **settings)
+    return run_alone(config, out, RunOptions(resume, overwrite, data_dir, workers), callbacks, track, own)
 
 
-def _samples_by_client(tests: Sequence[Any] | None, clients: int) -> dict[int, Samples]:
-    if tests is not None and len(tests) != clients:
-        raise InvalidInput(f"client_tests lists {len(tests)} test sets for {clients} clients; give one for each.")
-    given = {client: data for client, data in enumerate(tests or ()) if data is not None}
-    return {client: _samples(f"client_tests[{client}]", data) for client, data in given.items()}
-
-
-def _steps_per_client(local_steps: int | Sequence[int], clients: int) -> list[int]:
-    steps = [local_steps] * clients if isinstance(local_steps, int) else list(local_steps)
-    if len(steps) != clients:
-        raise InvalidInput(f"local_steps lists {len(steps)} numbers for {clients} clients; give one for each.")
-    if min(steps) < 1:
-        raise InvalidInput(f"local_steps is {min(steps)}; it must be a whole number at least 1.")
-    return steps
+def run_alone(
+    config: ExperimentConfig,
+    out: str | Path | None,
+    options: RunOptions,
+    callbacks: Sequence[Callback],
+    track: Sequence[str],
+    own: OwnTask,
+) -> Result:
+    """Run a checked configuration, followed by callbacks and trackers."""
+    if out is None and (options.resume or options.overwrite):
+        raise InvalidInput(f"{'resume' if options.resume else 'overwrite'} needs the folder of the run (out).")
+    callback = CallbackList([*callbacks, *build_trackers(track)])
+    with following(callback, [config]):
+        return run_experiment(config, None if out is None else RunFolder(out), options, callback, own)

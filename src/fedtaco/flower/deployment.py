@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtaco.client import dry_run
 from fedtaco.cohort import Instructions, Phase
-from fedtaco.errors import RunStopped
+from fedtaco.errors import RunStopped, StopTraining
 from fedtaco.flower.exchange import PAUSE, Exchange
 from fedtaco.flower.log import log
 from fedtaco.flower.node_registry import NodeRegistry
@@ -21,6 +21,7 @@ from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.parameters import Domain
 from fedtaco.records.formatting import pluralize
+from fedtaco.runs.callbacks import Run
 from fedtaco.runs.recorder import Recorder
 from fedtaco.server import FinishedRound, Measure, RunState, Server
 
@@ -79,11 +80,23 @@ class Deployment:
         self.recorder.add(finished)
         return finished
 
-    def finish(self, stopped: RunStopped | None) -> None:
-        """Write the model of the last recorded round and the summary; ``stopped`` is the error that ended the run."""
-        engine = f"flower, on {pluralize(self.nodes.capacity, 'node')}"
-        notes: dict[str, Any] = {"engine": engine, "partition_notes": [], "nodes": self.nodes.nodes}
-        self.recorder.finish(self.server.method, self.model, stopped, **notes)
+    @property
+    def engine(self) -> str:
+        """The engine in words."""
+        return f"flower, on {pluralize(self.nodes.capacity, 'node')}"
+
+    def as_run(self) -> Run:
+        """Return the run as callbacks see it."""
+        folder, recorder = self.recorder.folder, self.recorder
+        path = None if folder is None else folder.path
+        return Run(
+            recorder.config, path, self.engine, recorder.history.rounds, lambda: recorder.current_model(self.model)
+        )
+
+    def finish(self, ending: RunStopped | StopTraining | None) -> dict[str, Any]:
+        """Write the model of the last recorded round and the summary, and return it; ``ending`` ended the run."""
+        notes: dict[str, Any] = {"engine": self.engine, "partition_notes": [], "nodes": self.nodes.nodes}
+        return dict(self.recorder.finish(self.server.method, self.model, ending, **notes).summary)
 
     def message(self, content: RecordDict, client: int, kind: str, number: int) -> Message:
         """Return a message to a client; it expires when the server no longer waits for the reply."""

@@ -196,8 +196,7 @@ class OpenRound:
         memories = {}
         for row, client in enumerate(results.clients.tolist()):
             before = fresh if client in lost else self.state.memories.get(client, fresh)
-            upload = {name: matrix[row] for name, matrix in results.vectors.items()}
-            memories[client] = method.mirror(before, upload)
+            memories[client] = self.server.mirrored_memory(instructions, results, row, before)
         return memories
 
     def _log_decisions(self, outcome: RoundOutcome) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import secrets
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
-from fedtaco.errors import InvalidInput, RunStopped
+from fedtaco.errors import InvalidInput, RunStopped, StopTraining
 from fedtaco.flower.arrays import check_dtypes
 from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
 from fedtaco.flower.evaluation import average_evaluations, evaluation_messages, recorded_scores
@@ -24,8 +24,9 @@ from fedtaco.flower.wire import OWN_KEYS, WIRE_SETTINGS
 from fedtaco.methods import METHODS, Method, check_optimizer
 from fedtaco.models import FlatModel
 from fedtaco.parameters import split_names
-from fedtaco.records import PartitionRecord, RunFolder
+from fedtaco.records import PartitionRecord, RoundRecord, RunFolder
 from fedtaco.records.formatting import pluralize
+from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.constants import make_constants, make_optimizer
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
@@ -55,6 +56,10 @@ class FedStrategy(Strategy):
     checkpoint
         The run folder, which ``fedtaco report`` can show. If the folder already contains this run, the run
         continues after its last finished round.
+    overwrite
+        Whether to replace the run in the folder instead of continuing it.
+    callbacks
+        Objects that follow the run on the server, such as ``EarlyStopping(patience=5)``; as in :func:`fedtaco.train`.
     **settings
         - ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
           ``weight_decay``, ``clip_norm``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
@@ -91,8 +96,10 @@ class FedStrategy(Strategy):
         model: nn.Module,
         *,
         local_steps: int,
-        detector: Detector | str = "norm",
+        detector: Detector | type[Detector] | str = "norm",
         checkpoint: str | Path | None = None,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
         **settings: Unpack[StrategySettings],
     ) -> None:
         self.method, self.model = METHODS.instance(method), model
@@ -112,6 +119,8 @@ class FedStrategy(Strategy):
             weighted_by_key=own["weighted_by_key"],
         )
         self.folder = None if checkpoint is None else RunFolder(checkpoint)
+        self.overwrite = overwrite
+        self.callback = CallbackList(callbacks)
         self.deployment: Deployment | None = None
         self._round: OpenRound | None = None
 
@@ -224,10 +233,10 @@ class FedStrategy(Strategy):
         clients = server.constants.clients
         recorder = Recorder(self.folder, self._config(server), PartitionRecord.unknown(clients), every_round=True)
         ran_by = {"engine": "flower", "reason": f"on {pluralize(clients, 'node')}", "run": secrets.token_hex(8)}
-        with recorder.claim(resume=True, overwrite=False):
+        with recorder.claim(resume=not self.overwrite, overwrite=self.overwrite):
             initial = server.initial_state(model.vector.clone(), model.buffers.clone())
             memory = self.method.client_memory(initial.server.weights, server.constants)
-            state = recorder.begin(initial, ran_by, resume=True, client_memory=memory)
+            state = recorder.begin(initial, ran_by, resume=not self.overwrite, client_memory=memory)
             nodes = NodeRegistry.from_arrays(clients, recorder.extra)
             sent = {**self.run_settings, "clients": clients, "rounds": num_rounds}
             settings = {name: sent[name] for name in WIRE_SETTINGS}
@@ -237,13 +246,21 @@ class FedStrategy(Strategy):
                 log.info("Continuing after round %d of %d.", run.state.round, num_rounds)
             elif evaluate_fn is not None:
                 _store_metrics(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
-            try:
-                for number in range(run.state.round + 1, num_rounds + 1):
-                    self._run_round(number, result, train_config, evaluate_config, evaluate_fn)
-            except RunStopped as stop:
-                run.finish(stop)
-                raise
-            run.finish(None)
+            ending: RunStopped | StopTraining | None = None
+            followed = run.as_run()
+            with following(self.callback, [recorder.config]):
+                try:
+                    self.callback.on_run_begin(followed)
+                    for number in range(run.state.round + 1, num_rounds + 1):
+                        record = self._run_round(number, result, train_config, evaluate_config, evaluate_fn)
+                        self.callback.on_round_end(followed, record)
+                except (RunStopped, StopTraining) as stop:
+                    ending = stop
+                self.callback.on_run_end(followed, run.finish(ending))
+            if isinstance(ending, RunStopped):
+                raise ending
+            if ending is not None:
+                log.info("The run was ended after round %d: %s.", run.state.round, ending)
             return result
 
     def _run_round(
@@ -253,7 +270,7 @@ class FedStrategy(Strategy):
         train_config: ConfigRecord | None,
         evaluate_config: ConfigRecord | None,
         evaluate_fn: EvaluateFn | None,
-    ) -> None:
+    ) -> RoundRecord:
         deployment = self._running()
         exchange, num_rounds = deployment.exchange, deployment.server.constants.rounds
         messages = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), exchange.grid))
@@ -271,10 +288,11 @@ class FedStrategy(Strategy):
             _store_metrics(result.evaluate_metrics_serverapp, number, central)
             return recorded_scores(measured, central)
 
-        accuracy = deployment.close_round(self._open_round(), measure).record.accuracy
+        record = deployment.close_round(self._open_round(), measure).record
         result.arrays = deployment.arrays()
-        shown = "" if accuracy is None else f", accuracy {accuracy:.1%}"
+        shown = "" if record.accuracy is None else f", accuracy {record.accuracy:.1%}"
         log.info("Round %d of %d is done: %s%s.", number, num_rounds, self._open_round().describe(), shown)
+        return record
 
     def _flatten(self, model: nn.Module) -> FlatModel:
         return FlatModel(model, personal=split_names(self.settings["personal"] or ""))
@@ -318,7 +336,7 @@ class FedStrategy(Strategy):
 
     def _client_count(self, exchange: Exchange) -> int:
         """Return the number of clients: as in the run to resume, as set, or as many as nodes are connected."""
-        if self.folder is not None and self.folder.exists():
+        if self.folder is not None and self.folder.exists() and not self.overwrite:
             return int(self.folder.config()["clients"])
         if self.settings["clients"] is not None:
             return int(self.settings["clients"])

@@ -1,8 +1,9 @@
 """The methods and their base class."""
 
+from fedtaco.methods.adaptive_server import FedAdam, FedYogi
+from fedtaco.methods.averaged_memory import AveragedMemory
 from fedtaco.methods.base import (
     Broadcast,
-    Cost,
     Expulsion,
     LocalContext,
     Method,
@@ -12,14 +13,22 @@ from fedtaco.methods.base import (
     check_optimizer,
 )
 from fedtaco.methods.constants import Constants
+from fedtaco.methods.cost import Cost
 from fedtaco.methods.fedacg import FedACG
 from fedtaco.methods.fedavg import FedAvg
+from fedtaco.methods.feddc import FedDC
+from fedtaco.methods.feddyn import FedDyn
+from fedtaco.methods.fedexp import FedExP
+from fedtaco.methods.fedmos import FedMoS
+from fedtaco.methods.fednova import FedNova
 from fedtaco.methods.fedprox import FedProx, FedProxTaco
-from fedtaco.methods.foolsgold import FoolsGold
+from fedtaco.methods.foolsgold import FoolsGold, FoolsGoldOriginal
 from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
+from fedtaco.methods.mime import Mime, MimeLite
 from fedtaco.methods.momentum import FedAvgM, FedCM
 from fedtaco.methods.scaffold import Scaffold, ScaffoldTaco
-from fedtaco.methods.stem import Stem
+from fedtaco.methods.scaffold_m import ScaffoldM
+from fedtaco.methods.stem import Stem, StemOriginal
 from fedtaco.methods.taco import Taco, TacoAggregation, TacoCorrection, TacoUniform
 from fedtaco.methods.tailored import Tailored
 from fedtaco.registry import Registry
@@ -38,32 +47,62 @@ PARTS_AND_CONTROLS: tuple[type[Method], ...] = (
 )
 """TACO's parts, other methods with TACO's coefficients, and momentum methods without tailoring."""
 
-METHODS: Registry[Method] = Registry(Method, [*PAPER_METHODS, *PARTS_AND_CONTROLS])
+FURTHER_METHODS: tuple[type[Method], ...] = (
+    FedDyn,
+    FedDC,
+    FedNova,
+    FedMoS,
+    Mime,
+    MimeLite,
+    FoolsGoldOriginal,
+    StemOriginal,
+    ScaffoldM,
+    FedExP,
+    FedAdam,
+    FedYogi,
+)
+"""Methods from other papers, among them the originals of those that the paper describes differently."""
+
+METHODS: Registry[Method] = Registry(Method, [*PAPER_METHODS, *PARTS_AND_CONTROLS, *FURTHER_METHODS])
 """Every registered method by name."""
 
 __all__ = [
+    "FURTHER_METHODS",
     "METHODS",
     "PAPER_METHODS",
     "PARTS_AND_CONTROLS",
+    "AveragedMemory",
     "Broadcast",
     "Constants",
     "Cost",
     "Expulsion",
     "FedACG",
+    "FedAdam",
     "FedAvg",
     "FedAvgM",
     "FedCM",
+    "FedDC",
+    "FedDyn",
+    "FedExP",
+    "FedMoS",
+    "FedNova",
     "FedProx",
     "FedProxTaco",
+    "FedYogi",
     "FoolsGold",
+    "FoolsGoldOriginal",
     "Geometry",
     "LocalContext",
     "Method",
+    "Mime",
+    "MimeLite",
     "NamedTensors",
     "Scaffold",
+    "ScaffoldM",
     "ScaffoldTaco",
     "ServerState",
     "Stem",
+    "StemOriginal",
     "Taco",
     "TacoAggregation",
     "TacoCorrection",

@@ -8,8 +8,8 @@ The hooks, in the order in which a round calls them:
 ``correction``          client: a vector added to every gradient of the round
 ``direction``           client: what one step descends along, ``x <- x - local_lr * direction``
 ``finish``              client: the upload, given ``U_i = x_0 - x_K``, and the client's new memory
+``mirror``              client and server: the client's new memory, if it follows from the upload
 ``decode``              server: the full vectors, if ``finish`` compressed them
-``mirror``              server: the memory of a remote client, derived from its upload
 ``weigh``               server: the aggregation weights p_i
 ``aggregate``           server: the new weights and memory
 ``remove_clients``      server: the state without the clients that the detector expels
@@ -19,6 +19,9 @@ The hooks, in the order in which a round calls them:
 Client hooks are elementwise arithmetic, so that a vector may have a leading client axis: the same
 code serves one client ``(d,)`` and a stack of clients ``(n, d)``; per-client scalars are then ``(n, 1)``
 columns. Only plain data (named tensors) is kept between rounds or sent over a network.
+
+Aggregation weights sum to 1. If those of a formula do not, ``weigh`` returns them normalised, and ``aggregate``
+multiplies by their sum.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from torch import Tensor
 from fedtaco.errors import InvalidInput
 from fedtaco.local_optimizer import LocalOptimizer
 from fedtaco.methods.constants import Constants
+from fedtaco.methods.cost import Cost
 from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
 from fedtaco.parameters import Configurable
 
@@ -65,6 +69,10 @@ class Broadcast:
     """The point x_0 from which clients take their steps."""
     vectors: NamedTensors = field(default_factory=dict)
     scalars: NamedTensors = field(default_factory=dict)
+
+    def received_by(self, row: int) -> NamedTensors:
+        """Return the vectors, and the scalars of the client in this row of the cohort."""
+        return {**self.vectors, **{name: column[row] for name, column in self.scalars.items()}}
 
 
 @dataclass
@@ -153,6 +161,12 @@ class Uploads:
         """Convert a displacement to gradient units, the scale of the paper's global direction."""
         return _in_gradient_units(displacement, self.effective_steps, self.constants.local_lr)
 
+    def sum_per_step(self) -> Tensor:
+        """Return the sum of U_i / (K_i * local_lr): the updates in gradient units, each by its own client's steps."""
+        steps, local_lr = self.client_effective_steps, self.constants.local_lr
+        rates = 1 / (steps * local_lr) if local_lr else torch.zeros_like(steps)
+        return weighted_sum(rates, self.vectors["update"])
+
     def weights_proportional_to(self, merits: Tensor) -> Tensor:
         """Return weights that are proportional to share times merit and sum to 1.
 
@@ -177,36 +191,21 @@ class Expulsion:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a method costs a client in a round; the contract test measures it."""
-
-    gradients: int = 1
-    """Gradient evaluations per step."""
-    gradients_saved: int = 0
-    """Gradient evaluations to subtract per round, for instance 1 if the first step needs one less."""
-    full_passes: int = 0
-    """Gradients over all the client's samples, per round."""
-    vector_ops: int = 0
-    """Further operations on whole vectors per step."""
-    memory: int = 0
-    """Vectors the client keeps between rounds."""
-    down: int = 1
-    """Vectors received per round."""
-    up: float = 1
-    """Vectors sent per round."""
-    scalars_down: int = 0
-    """Single numbers received per round."""
-
-
-@dataclass(frozen=True)
 class Method(Configurable):
     """Base class of all methods; it behaves as FedAvg, and a subclass overrides the hooks that differ.
 
     Subclasses are frozen dataclasses whose fields are the hyper-parameters, made with
-    :func:`fedtaco.parameter`; ``summary`` says what the method changes in FedAvg.
+    :func:`fedtaco.parameter`; ``summary`` says what the method changes in FedAvg. The docstring of a subclass states
+    its formula, in an indented paragraph; ``fedtaco methods NAME`` prints it.
     """
 
     kind: ClassVar[str] = "method"
+    category: ClassVar[str] = "other"
+    """What kind of change the method makes, such as ``momentum``; ``fedtaco methods`` groups by it."""
+    reference: ClassVar[str] = ""
+    """The publication that describes the method."""
+    unequal_steps: ClassVar[str] = "A client that takes more steps moves further and counts for more in the mean."
+    """What happens if clients take different numbers of steps K_i, in a sentence."""
     cost: ClassVar[Cost] = Cost()
     surveys: ClassVar[bool] = False
     """Whether a round has a first phase, ``survey`` on the clients and ``absorb`` on the server, before training."""
@@ -246,7 +245,16 @@ class Method(Configurable):
 
     def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
         """Return the upload and the client's new memory; ``update`` is U_i = x_0 - x_K."""
-        return {"update": update}, local.memory
+        upload = {"update": update}
+        return upload, self.mirror(upload, local)
+
+    def mirror(self, upload: NamedTensors, local: LocalContext) -> NamedTensors:
+        """Return the client's memory after an upload, from what the server knows too.
+
+        The server calls it for clips and expulsions, and for clients whose memory is on another machine; ``local``
+        then has no gradients. It needs no override where ``remove_clients`` does not use the memories.
+        """
+        return local.memory
 
     # The server, after the clients have worked
 
@@ -272,10 +280,6 @@ class Method(Configurable):
     def remove_clients(self, server: ServerState, expulsion: Expulsion) -> ServerState:
         """Return the server's state without the expelled clients."""
         return server
-
-    def mirror(self, memory: NamedTensors, upload: NamedTensors) -> NamedTensors:
-        """Return a remote client's memory after an upload, as the server derives it for ``remove_clients``."""
-        return memory
 
     def output(self, server: ServerState) -> Tensor:
         """Return the weights of the model that the method returns at the end."""

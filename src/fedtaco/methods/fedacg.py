@@ -9,17 +9,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.methods.base import Broadcast, LocalContext, Method, NamedTensors, ServerState, Uploads
 from fedtaco.methods.constants import Constants
+from fedtaco.methods.cost import Cost
 from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
 class FedACG(Method):
-    """Clients start at y = w + λm: x <- x - local_lr * (g + β (x - y)). Server: m <- λm - sum p_i U_i, w <- w + m."""
+    """Clients start ahead along the server's momentum m and are pulled towards that point y.
+
+        y  = w + λ m
+        x <- x - local_lr * (g + β (x - y)), from x = y
+        m <- λ m - sum of p_i U_i
+        w <- w + m
+
+    At λ = β = 0 this is FedAvg.
+    """
 
     name = "fedacg"
     summary = "starts clients ahead along the server's momentum and pulls them towards that point"
+    category = "momentum"
+    reference = "Kim et al., Communication-Efficient Federated Learning with Accelerated Client Gradient, CVPR 2024"
     cost = Cost(vector_ops=2)
 
     momentum: float = parameter(0.85, "λ, fraction of the momentum that is kept in each round", low=0, high=1)

@@ -69,6 +69,22 @@ def geometry_of(matrix: Tensor) -> Geometry:
     return Geometry(norms, cosines.clamp(-1, 1))
 
 
+def pairwise_cosines(matrix: Tensor) -> Tensor:
+    """Return the cosine of each pair of rows, in float64; 0 if one of them is zero.
+
+    >>> pairwise_cosines(torch.tensor([[3.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))[0]
+    tensor([1.0000, 0.7071, 0.0000], dtype=torch.float64)
+    """
+    rows, columns = matrix.shape
+    products = torch.zeros(rows, rows, dtype=torch.float64)
+    width = max(1, BLOCK_ENTRIES // rows)
+    for block in (matrix[:, start : start + width] for start in range(0, columns, width)):
+        products += block @ block.T
+    norms = products.diagonal().sqrt()
+    scale = norms[:, None] * norms
+    return torch.where(scale > 0, products / scale, torch.zeros_like(products)).clamp_(-1, 1)
+
+
 def weighted_sum(weights: Tensor, matrix: Tensor) -> Tensor:
     """Return the sum of ``weights[i] * matrix[i]``, computed in the dtype of the matrix.
 

@@ -9,20 +9,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.methods.base import Broadcast, LocalContext, Method, NamedTensors, ServerState, Uploads
 from fedtaco.methods.constants import Constants
+from fedtaco.methods.cost import Cost
 from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
 class FedCM(Method):
-    """FedCM (Xu et al., 2021): x <- x - local_lr * (a g + (1 - a) G), where G is the last global direction.
+    """Clients mix the last global direction G into their gradients.
 
-    The momentum is damped: the weights of g and G sum to 1.
+        x <- x - local_lr * (a g + (1 - a) G)
+        G <- sum of p_i U_i / (K local_lr)
+        w <- w - sum of p_i U_i
+
+    The momentum is damped: the weights of g and G sum to 1. FedAvg-M (Cheng et al., 2024) is this method with a = β.
     """
 
     name = "fedcm"
     summary = "mixes the last global direction into each gradient, damped"
+    category = "momentum"
+    reference = "Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021"
+    unequal_steps = "G divides by the weighted mean of the K_i; a client that takes more steps counts for more in it."
     cost = Cost(vector_ops=2, down=2)
 
     alpha: float = parameter(0.1, "a, weight of the client's own gradient", low=0, high=1)
@@ -47,13 +55,20 @@ class FedCM(Method):
 
 @dataclass(frozen=True)
 class FedAvgM(Method):
-    """FedAvg with server momentum (Hsu et al., 2019): m <- βm + sum p_i U_i, w <- w - m.
+    """The server has a momentum m.
+
+        m <- β m + sum of p_i U_i
+        w <- w - m
 
     The momentum is undamped: the new update keeps its full weight.
     """
 
     name = "fedavgm"
     summary = "gives the server a momentum, undamped"
+    category = "momentum"
+    reference = (
+        "Hsu et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019"
+    )
 
     momentum: float = parameter(0.9, "β, fraction of the momentum that is kept in each round", low=0, high=1)
 

@@ -5,46 +5,40 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import (
-    Broadcast,
-    Cost,
-    Expulsion,
-    LocalContext,
-    Method,
-    NamedTensors,
-    ServerState,
-    Uploads,
-)
-from fedtaco.methods.constants import Constants
-from fedtaco.methods.tailored import Tailored
+from fedtaco.methods.averaged_memory import AveragedMemory
+from fedtaco.methods.base import Broadcast, LocalContext, NamedTensors, ServerState, Uploads
+from fedtaco.methods.cost import Cost
+from fedtaco.methods.tailored import LONGER_UPLOADS, TACO_PAPER, Tailored
 from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
-class Scaffold(Method):
-    """x <- x - local_lr * (g + a (c - c_i)), where c_i is the client's mean gradient of its last round.
+class Scaffold(AveragedMemory):
+    """Clients add the difference of the global control variate c and their own c_i to each gradient.
 
-    All control variates start at zero. After the round c_i is set to U_i / (K local_lr) - a (c - c_i), which is
-    the mean gradient for every a (the paper states the case a = 1); with momentum, the number of effective steps
-    replaces K, and the mean is weighted. c changes by the sum of the cohort's changes divided by the number of *all*
-    clients, N, so that c remains the mean of the c_i of all clients.
+        x   <- x - local_lr * (g + a (c - c_i))
+        c_i <- U_i / (K_i local_lr) - a (c - c_i)
+        c   <- c + (sum of the changes of c_i over the cohort) / N
+
+    All control variates start at zero. c_i becomes the client's mean gradient of the round, for every a (the paper
+    states the case a = 1); with momentum, the number of effective steps replaces K_i, and the mean is weighted. The
+    changes are divided by the number of *all* clients, N, so that c remains the mean of
+    the c_i of all clients.
     """
 
     name = "scaffold"
     summary = "adds the difference of global and own control variate to each gradient"
+    category = "correction"
+    reference = "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020"
+    unequal_steps = "c_i divides U_i by the client's own K_i; in w, a client that takes more steps counts for more."
     cost = Cost(vector_ops=1, memory=1, down=2, up=2)
+    averaged = ("variate",)
 
     alpha: float = parameter(1.0, "α, strength of the correction", low=0)
 
     def strength(self, local: LocalContext) -> float | Tensor:
         """Return a, the factor of the correction."""
         return self.alpha
-
-    def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
-        return {**super().server_memory(weights, constants), "variate": torch.zeros_like(weights)}
-
-    def client_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
-        return {"variate": torch.zeros_like(weights)}
 
     def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         return Broadcast(server.weights, vectors={"variate": server.memory["variate"]})
@@ -59,22 +53,11 @@ class Scaffold(Method):
         return {"update": update, "variate_change": change}, {"variate": variate}
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        change = uploads.vectors["variate_change"].sum(0, dtype=torch.float64) / uploads.constants.clients
-        variate = server.memory["variate"]
-        return super().aggregate(server, uploads).with_memory(variate=variate + change.to(variate.dtype))
+        total = uploads.vectors["variate_change"].sum(0, dtype=torch.float64)
+        return self.add_changes(super().aggregate(server, uploads), uploads, variate=total)
 
-    def mirror(self, memory: NamedTensors, upload: NamedTensors) -> NamedTensors:
-        return {"variate": memory["variate"] + upload["variate_change"]}
-
-    def remove_clients(self, server: ServerState, expulsion: Expulsion) -> ServerState:
-        """Make c the mean of the c_i of the remaining clients."""
-        left = expulsion.members - len(expulsion.clients)
-        if left == 0:
-            return server
-        variate = expulsion.members * server.memory["variate"]
-        for memory in expulsion.memories.values():
-            variate = variate - memory["variate"]
-        return server.with_memory(variate=variate / left)
+    def mirror(self, upload: NamedTensors, local: LocalContext) -> NamedTensors:
+        return {"variate": local.memory["variate"] + upload["variate_change"]}
 
 
 @dataclass(frozen=True)
@@ -82,12 +65,16 @@ class ScaffoldTaco(Tailored, Scaffold):
     """Scaffold whose correction is tailored by TACO's coefficients (paper, Fig. "Performance gain in
     prior methods").
 
+        x <- x - local_lr * (g + a_i (c - c_i)), where a_i = a (1 - α_i)
+
     With unequal strengths the corrections no longer cancel over the clients, so the fixed point is
     biased by the covariance of strength and variate.
     """
 
     name = "scaffold-taco"
     summary = "Scaffold with a correction tailored to each client by TACO's α"
+    reference = TACO_PAPER
+    unequal_steps = f"{Scaffold.unequal_steps} {LONGER_UPLOADS}"
     cost = Cost(vector_ops=1, memory=1, down=2, up=2, scalars_down=1)
 
     coefficient: str = parameter(

@@ -10,15 +10,21 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedtaco.methods.base import Broadcast, Cost, LocalContext, Method, NamedTensors, ServerState, Uploads
+from fedtaco.methods.base import Broadcast, LocalContext, Method, NamedTensors, ServerState, Uploads
 from fedtaco.methods.constants import Constants
-from fedtaco.methods.tailored import Tailored
+from fedtaco.methods.cost import Cost
+from fedtaco.methods.tailored import LONGER_UPLOADS, TACO_PAPER, Tailored
 from fedtaco.parameters import parameter
 
 
 @dataclass(frozen=True)
 class TacoCorrection(Tailored):
-    """Eq. 8 with uniform weights: x <- x - local_lr * (g + γ (1 - α_i) Δ).
+    """Clients add a multiple of the last global direction to their gradients, tailored to each (Eq. 8).
+
+        x   <- x - local_lr * (g + γ (1 - α_i) Δ)
+        α_i <- (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
+        G   <- sum of p_i U_i / (K local_lr)
+        w   <- w - sum of p_i U_i
 
     On the client Δ is the last round's accumulated direction, K times the gradient-scale G
     (``delta_scale="accumulated"``), so that at the default γ = 1/K the correction is (1 - α_i) G.
@@ -27,6 +33,9 @@ class TacoCorrection(Tailored):
 
     name = "taco-correction"
     summary = "TACO's tailored correction without its aggregation"
+    category = "correction"
+    reference = TACO_PAPER
+    unequal_steps = f"{LONGER_UPLOADS} The last direction is divided by the weighted mean of the K_i."
     cost = Cost(vector_ops=1, down=2, scalars_down=1)
 
     gamma: float | None = parameter(None, "γ, the largest correction factor; 1/K unless given", low=0, high=1)
@@ -63,7 +72,12 @@ class TacoCorrection(Tailored):
 
 @dataclass(frozen=True)
 class TacoUniform(TacoCorrection):
-    """A control that separates tailoring from momentum: every client receives the cohort's mean α."""
+    """A control that separates tailoring from momentum: every client receives the cohort's mean α.
+
+        x <- x - local_lr * (g + γ (1 - mean α) Δ)
+
+    Everything else is as in taco-correction.
+    """
 
     name = "taco-uniform"
     summary = "TACO's correction with the mean α for every client, nothing tailored"
@@ -80,10 +94,19 @@ def tailored_weights(uploads: Uploads) -> Tensor:
 
 @dataclass(frozen=True)
 class TacoAggregation(Method):
-    """Eq. 9 alone: plain local steps, uploads weighted by α_i."""
+    """Plain local steps, and uploads weighted by α_i (Eq. 9).
+
+        α_i = (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
+        p_i in proportion to α_i
+
+    Everything else is as in FedAvg.
+    """
 
     name = "taco-aggregation"
     summary = "TACO's tailored aggregation without its correction"
+    category = "aggregation"
+    reference = TACO_PAPER
+    unequal_steps = LONGER_UPLOADS
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
         return tailored_weights(uploads)
@@ -91,7 +114,15 @@ class TacoAggregation(Method):
 
 @dataclass(frozen=True)
 class Taco(TacoCorrection):
-    """Algorithm 2: tailored correction (Eq. 8) and tailored aggregation (Eq. 9)."""
+    """Algorithm 2: the tailored correction of taco-correction and the tailored aggregation of taco-aggregation.
+
+        x   <- x - local_lr * (g + γ (1 - α_i) Δ)
+        α_i <- (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
+        w   <- w - sum of p_i U_i, p_i in proportion to α_i
+
+    Δ is the last round's accumulated direction, K times sum of p_i U_i / (K local_lr), so that at the default γ = 1/K
+    the correction is (1 - α_i) times the last mean direction. The method returns w + (1 - mean α)(w - last w).
+    """
 
     name = "taco"
     summary = "adds a part of the global direction tailored to each client, and weights uploads by the same α"

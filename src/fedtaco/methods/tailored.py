@@ -8,6 +8,8 @@ from torch import Tensor
 from fedtaco.methods.base import Broadcast, Expulsion, Method, NamedTensors, ServerState, Uploads
 from fedtaco.methods.constants import Constants
 
+TACO_PAPER = "Liu et al., TACO: Tackling Over-correction in Federated Learning with Tailored Adaptive Correction"
+LONGER_UPLOADS = "A client that takes more steps has a longer upload and thus a smaller α_i."
 INITIAL_ALPHA = 0.1
 """α_i before a client's first upload (paper, Algorithm 2)."""
 

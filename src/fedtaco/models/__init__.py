@@ -16,10 +16,16 @@ from fedtaco.models.personal import load_tensors, split_memory
 from fedtaco.models.resnet import NORMS, resnet18
 from fedtaco.models.stacked import Stack, Unstackable, stack_linear, stack_model
 from fedtaco.printable import printable
+from fedtaco.registry import names_code
 
 MODELS = ("mlp", "cnn", "resnet18", "lstm")
 MAX_PARAMETERS = 100_000_000
 """Maximum number of parameters of a model by name."""
+
+
+def is_own_model(spec: str) -> bool:
+    """Return whether a text names a user's own class or function, as ``package.module:name``, and not a model."""
+    return names_code(spec, MODELS)
 
 
 def check_model(spec: str) -> None:
@@ -100,12 +106,14 @@ def build_model(spec: str, shape: tuple[int, ...], classes: int, seed: int) -> n
 
 
 __all__ = [
+    "MAX_PARAMETERS",
     "FlatModel",
     "Loss",
     "Stack",
     "Unstackable",
     "build_model",
     "check_model",
+    "is_own_model",
     "load_tensors",
     "split_memory",
     "stack_linear",

@@ -1,7 +1,6 @@
 """FlatModel: all trainable parameters of a module are views of one vector."""
 
 import copy
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -12,6 +11,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.inputs import Batch, Inputs, map_inputs
 from fedtaco.models.calls import call_arguments, logits_of
 from fedtaco.models.personal import BUFFERS, WEIGHTS, personal_names
+from fedtaco.tensor_digest import digest_tensors
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -163,11 +163,7 @@ class FlatModel:
     def frozen_fingerprint(self) -> str:
         """Return a hash of the frozen parameters, or the text ``none`` if there are none."""
         frozen = [(name, p) for name, p in self.module.named_parameters() if not p.requires_grad]
-        digest = hashlib.sha256()
-        for name, parameter in frozen:
-            digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
-            digest.update(parameter.detach().to(CPU).reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest() if frozen else "none"
+        return digest_tensors(frozen) if frozen else "none"
 
     def to_device(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move named tensors to the model's device."""

@@ -83,8 +83,11 @@ STRICT_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _parse(path: Path, text: str) -> Any:
-    if path.suffix != ".toml":
-        return STRICT_JSON.decode(text)
+    return parse_toml(text) if path.suffix == ".toml" else STRICT_JSON.decode(text)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; raise ValueError if it is not valid, or could take too much memory."""
     if len(text) > MAX_TOML_BYTES or any(line.count(".") > MAX_DOTS for line in text.split("\n")):
         raise ValueError("it is too long, or has too many dots in a line")
     return tomllib.loads(text)

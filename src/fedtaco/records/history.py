@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from pathlib import Path
 from typing import Annotated, Any
 
 from fedtaco.errors import unknown
@@ -218,40 +217,6 @@ class History:
         if round_number is None or not self.is_timed:
             return None
         return self.client_seconds[round_number - self.rounds[0].round]
-
-    def plot(self, path: str | Path | None = None, *, label: str | None = None) -> Any:
-        """Draw the test accuracy over rounds on matplotlib's current axes.
-
-        Parameters
-        ----------
-        path
-            File in which to save the figure, or ``None``.
-        label
-            Name of the curve in the legend; without one there is no legend.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The axes.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError("Plots need matplotlib: pip install 'fedtaco[plot]'.") from error
-        axes = plt.gca()
-        measured = {record.round: record.accuracy for record in self.rounds if record.accuracy is not None}
-        axes.plot(list(measured), list(measured.values()), label=label)
-        axes.set(xlabel="round", ylabel="test accuracy")
-        if label:
-            axes.legend()
-        if path is not None:
-            plt.savefig(path)
-        return axes
 
 
 def finite_or_none(number: float) -> float | None:

@@ -32,8 +32,8 @@ class FolderLock:
         if not self.is_held():
             raise InvalidInput(
                 f"{self.path} was removed or replaced while this run was using the folder, so another process may be "
-                "writing there; this run stops. Make sure that no other process uses the folder, and continue with "
-                "--resume."
+                "writing there; this run stops. Make sure that no other process uses the folder, and continue "
+                "the run (resume)."
             )
 
 

@@ -47,7 +47,7 @@ class RecordFile:
         with self.path.open("ab", buffering=0) as file:
             if file.tell() != self._size:
                 raise InvalidInput(
-                    f"Another process has changed {self.path}; end that process, and continue this run with --resume."
+                    f"Another process has changed {self.path}; end that process, and continue this run (resume)."
                 )
             try:
                 while remaining:

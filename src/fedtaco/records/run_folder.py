@@ -10,6 +10,7 @@
 ``client_evaluations.jsonl``  the final model on each client's own samples, one client per line
 ``model.safetensors``         the trained global model
 ``output.safetensors``        the model that the method returns, if it is another one
+``best.safetensors``          the global model of the best round, if BestModel saves it
 ``lock``                      present while a process uses the folder
 ============================  ========================================================
 """
@@ -44,6 +45,7 @@ RECORDS = (
     "client_evaluations.jsonl",
     "model.safetensors",
     "output.safetensors",
+    "best.safetensors",
     "tensorboard",
     "wandb",
 )
@@ -216,6 +218,22 @@ class RunFolder(RecordedRun):
                 path.unlink(missing_ok=True)
 
 
+OWN_DIFFERENCES = {
+    "data": "the samples of its clients or of its test set are not those given here",
+    "weights": "the initial weights of its model are not those given here",
+    "steps": "the local steps of its clients are not those given here",
+}
+"""How differences between entries under ``own`` are described, for entries that are digests."""
+
+
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    names = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
-    return "; ".join(f"{name} is {stored.get(name)!r} there and {wanted.get(name)!r} here" for name in names)
+    own = stored.get("own", {}), wanted.get("own", {})
+    there = {**stored, **{f"own.{name}": value for name, value in own[0].items()}, "own": None}
+    here = {**wanted, **{f"own.{name}": value for name, value in own[1].items()}, "own": None}
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    return "; ".join(
+        OWN_DIFFERENCES.get(
+            name.removeprefix("own."), f"{name} is {there.get(name)!r} there and {here.get(name)!r} here"
+        )
+        for name in names
+    )

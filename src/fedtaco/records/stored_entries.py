@@ -38,6 +38,22 @@ class StoredFolder(TypedDict):
     """Digest of ``partition.npz``."""
 
 
+class StoredOwn(TypedDict, total=False):
+    """The entries under ``own``: a user's own data and model, which are not stored themselves."""
+
+    data: str
+    """Digest of the samples of all clients and of the test set."""
+    input_shape: list[Count]
+    classes: Count
+    """Number of classes; 0 if the targets are not class labels."""
+    weights: str
+    """Digest of the initial weights."""
+    loss: str
+    """Name of the loss, if it is not cross entropy."""
+    steps: str
+    """Digest of the local steps of each client, if they differ."""
+
+
 class StoredConfig(TypedDict):
     """The entries of ``config.toml``; the other settings are only compared and shown."""
 
@@ -52,6 +68,8 @@ class StoredConfig(TypedDict):
     seed: Count
     target: Metric
     parameters: dict[str, float | str]
+    engine: NotRequired[str]
+    own: NotRequired[StoredOwn]
     ran_by: StoredEngine
     folder: StoredFolder
 
@@ -94,6 +112,10 @@ class StoredSummary(TypedDict):
     seed: Count
     personal: str | None
     stopped: str | None
+    """Why the run could not continue, for instance because it diverged."""
+    ended_early: str | None
+    """Why a callback ended the run."""
+    engine: NotRequired[str]
     rounds: Count
     final_accuracy: Metric | None
     majority_share: Metric | None

@@ -110,11 +110,13 @@ def predicts_one_class(record: RoundRecord, test_counts: Sequence[int] = ()) -> 
 def client_accuracies(record: RoundRecord, partition: PartitionRecord) -> list[float] | None:
     """Return the expected accuracy of each honest client: that of each class, weighted by the client's label counts.
 
-    ``None`` if the accuracy of each class is not known; clients without any known label are omitted.
+    ``None`` if the accuracy of each class is not known; clients without any known label are omitted, and that is all
+    of them if the labels of the training samples are not known.
     """
     if record.class_accuracy is None:
         return None
-    known = [(label, value) for label, value in enumerate(record.class_accuracy) if value is not None]
+    classes = partition.label_counts.shape[1]
+    known = [(label, value) for label, value in enumerate(record.class_accuracy[:classes]) if value is not None]
     columns, values = [label for label, _ in known], np.array([value for _, value in known])
     honest = [client for client in range(len(partition.label_counts)) if client not in partition.freeloaders]
     counts = partition.label_counts[np.ix_(honest, columns)]

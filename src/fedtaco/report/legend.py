@@ -74,7 +74,7 @@ def _events(row: MethodSummary) -> Iterator[str]:
         own = _own_accuracy(row.own_accuracy, row.own_worst_tenth)
         yield f"on the clients' own held-out samples, the mean accuracy is {own}{tuned}"
     if row.output_accuracy is not None:
-        yield f"its output model z has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
+        yield f"the model that it returns has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
     if row.freeloaders:
         caught = f"{row.caught} of {pluralize(row.freeloaders, 'misbehaving client')}"
         yield f"{caught} and {pluralize(row.honest_expelled, 'honest client')} were expelled"

@@ -80,7 +80,8 @@ def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
     """Return the settings that are not common to all methods, with the engines and the state of the runs."""
     own = method.runs[0].settings
     engines = dict.fromkeys(_engine(run) for run in method.runs)
-    stops = dict.fromkeys(f"seed {run.seed}: {run.summary['stopped']}" for run in method.runs if run.summary["stopped"])
+    reasons = [(run.seed, run.summary["stopped"] or run.summary["ended_early"]) for run in method.runs]
+    stops = dict.fromkeys(f"seed {seed}: {reason}" for seed, reason in reasons if reason)
     return {
         "method": method.name,
         "seeds": ", ".join(str(run.seed) for run in method.runs),

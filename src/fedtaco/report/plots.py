@@ -1,11 +1,14 @@
 """Figures of accuracy over rounds, for papers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedtaco.errors import InvalidInput
 from fedtaco.files import replacing, writing
 from fedtaco.records import History
 from fedtaco.records.formatting import format_target
@@ -15,6 +18,9 @@ from fedtaco.report.heatmap import Floats
 from fedtaco.report.labels import figure_class
 from fedtaco.report.output_files import PLOT_SUFFIXES, check_output_file
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MARKERS = "osD^Xv*"
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MUTED, GRID = "#566070", "#dce1e8"
@@ -22,7 +28,7 @@ MUTED, GRID = "#566070", "#dce1e8"
 
 def plot_accuracy(
     histories: Mapping[str, Sequence[History]], path: str | Path | None = None, target: float | None = None
-) -> Any:
+) -> Figure:
     """Draw the test accuracy of methods over rounds, with the colours of the report.
 
     Parameters
@@ -43,7 +49,7 @@ def plot_accuracy(
     Raises
     ------
     InvalidInput
-        If matplotlib is not installed, or the file has another suffix or cannot be written.
+        If matplotlib is not installed, no accuracy was measured, or the file has another suffix or cannot be written.
 
     Examples
     --------
@@ -55,15 +61,19 @@ def plot_accuracy(
     """
     if path is not None:
         check_output_file(Path(path), PLOT_SUFFIXES, "path")
-    figure = figure_class()(figsize=(5.0, 3.2), layout="constrained")
+    figure: Figure = figure_class()(figsize=(5.0, 3.2), layout="constrained")
+    from matplotlib.ticker import MaxNLocator
+
     axes = figure.subplots()
+    if not any(record.accuracy is not None for own in histories.values() for history in own for record in history):
+        raise InvalidInput("There is no test accuracy to draw; run with a test set.")
     for index, (name, own) in enumerate(histories.items()):
         curves = [100 * np.array(history.column("accuracy"), dtype=np.float64) for history in own]
         draw_mean(axes, curves, label=name.replace("$", r"\$"), **_style(index))
     if target is not None:
         _draw_target(axes, target)
     axes.set(xlabel="round", ylabel="test accuracy, %")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color=GRID, linewidth=0.6)
     if axes.lines:
@@ -98,7 +108,7 @@ def draw_mean(axes: Any, curves: Sequence[Floats], seconds: float = 1.0, **style
     **style
         Label, colour and the like of the line.
     """
-    if not any(map(len, curves)):
+    if not any(np.isfinite(curve).any() for curve in curves):
         return
     mean, low, high = (over_seeds(function, curves) for function in (np.nanmean, np.nanmin, np.nanmax))
     measured = np.isfinite(mean)

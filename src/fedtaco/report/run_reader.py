@@ -22,7 +22,7 @@ CELLS = 25 * SIDE**2
 """Maximum number of cells in all heat maps together; with more runs, each heat map has fewer cells."""
 VERSIONED = ("fedtaco", "schema", "python", "torch", "numpy")
 """Software whose version is shown."""
-NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "seed", "method", "parameters"}
+NOT_SETTINGS = {"schema", "fedtaco", "ran_by", "own", "seed", "method", "parameters"}
 """Entries of ``config.toml`` that are not shown as settings."""
 ReportProgress = Callable[[int, int], None]
 """Function that is called with the number of rounds read so far and the total number of rounds."""
@@ -83,8 +83,13 @@ class RunData:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings and parameters except method and seed."""
-        own = {name: value for name, value in self.config.items() if name not in NOT_SETTINGS}
-        return {**own, **self.config["parameters"]}
+        return list_settings(self.config)
+
+
+def list_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return all settings and parameters of a run except method and seed."""
+    shown = {name: value for name, value in config.items() if name not in NOT_SETTINGS}
+    return {**shown, **config["parameters"]}
 
 
 def read_runs(folders: Sequence[RunFolder], on_progress: ReportProgress) -> list[RunData]:
@@ -141,7 +146,7 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     config, ended = folder.config(), folder.summary()
     history, partition = History(folder.rounds()), folder.partition()
     classes = partition.label_counts.shape[1]
-    if any(len(record.class_accuracy or ()) not in (0, classes) for record in history):
+    if classes and any(len(record.class_accuracy or ()) > classes for record in history):
         raise InvalidInput(f"{folder.path} is damaged: its rounds and its partition have different numbers of classes.")
     measures = {one.name: np.array(history.column(one.name), dtype=np.float64) for one in MEASURES}
     seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
@@ -176,4 +181,5 @@ def _summary_so_far(
         "detection": summarize_detection(expelled, partition, None),
         "partition_notes": [],
         "stopped": None,
+        "ended_early": None,
     }

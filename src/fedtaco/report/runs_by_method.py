@@ -29,6 +29,8 @@ class MethodRuns:
             parts.append(f"{len(unfinished)} of {seeds} seeds unfinished")
         if stopped := sum(run.summary["stopped"] is not None for run in self.runs):
             parts.append("stopped early" if seeds == 1 else f"{stopped} of {seeds} seeds stopped early")
+        if ended := sum(run.summary["ended_early"] is not None for run in self.runs):
+            parts.append("ended by a callback" if seeds == 1 else f"{ended} of {seeds} seeds ended by a callback")
         return "; ".join(parts)
 
     def run_name(self, run: RunData) -> str:
@@ -44,16 +46,42 @@ class MethodRuns:
 def group_by_method(runs: Sequence[RunData]) -> list[MethodRuns]:
     """Group runs that differ only in their seeds; name them by method and by the settings that distinguish them."""
     names = {run.config["method"]: run.summary["method"] for run in sorted(runs, key=lambda run: run.is_finished)}
-    by_method: dict[str, list[RunData]] = {}
-    for run in runs:
-        by_method.setdefault(str(names[run.config["method"]]), []).append(run)
-    groups: dict[str, list[RunData]] = {}
+    groups = group_runs([str(names[run.config["method"]]) for run in runs], [run.settings for run in runs])
+    return [
+        MethodRuns(name, sorted((runs[index] for index in own), key=lambda run: run.seed))
+        for name, own in groups.items()
+    ]
+
+
+def group_runs(methods: Sequence[str], settings: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
+    """Group runs by method and by the settings that distinguish runs of a method, in numerical order of these.
+
+    Parameters
+    ----------
+    methods, settings
+        Method and settings of each run.
+
+    Returns
+    -------
+    dict
+        The indices of the runs in each group, by its name.
+
+    Examples
+    --------
+    >>> group_runs(["taco", "taco", "stem"], [{"taco.gamma": 0.2}, {"taco.gamma": 0.1}, {}])
+    {'taco (gamma=0.1)': [1], 'taco (gamma=0.2)': [0], 'stem': [2]}
+    """
+    by_method: dict[str, list[int]] = {}
+    for index, method in enumerate(methods):
+        by_method.setdefault(method, []).append(index)
+    groups: dict[str, list[int]] = {}
     for method, own in by_method.items():
-        varied = distinguishing_settings([run.settings for run in own])
-        for run in sorted(own, key=lambda run: [value_order(run.settings.get(name)) for name in varied]):
-            given = [f"{name.removeprefix(method + '.')}={format_setting(run.settings.get(name))}" for name in varied]
-            groups.setdefault(f"{method} ({', '.join(given)})" if given else method, []).append(run)
-    return [MethodRuns(name, sorted(own, key=lambda run: run.seed)) for name, own in groups.items()]
+        varied = distinguishing_settings([settings[index] for index in own])
+        for index in sorted(own, key=lambda index: [value_order(settings[index].get(name)) for name in varied]):
+            values = {name: format_setting(settings[index].get(name)) for name in varied}
+            given = ", ".join(f"{name.removeprefix(method + '.')}={value}" for name, value in values.items())
+            groups.setdefault(f"{method} ({given})" if given else method, []).append(index)
+    return groups
 
 
 def varying_settings(settings: Sequence[dict[str, Any]]) -> list[str]:

@@ -5,7 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, TypeVar
 
-from fedtaco.errors import InvalidInput
+from torch import nn
+
+from fedtaco.errors import InvalidInput, RunStopped, StopTraining
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.records import Arrays, ClientEvaluation, History, PartitionRecord, RunFolder
@@ -128,25 +130,29 @@ class Recorder:
         self._saved, ended = self.state, monotonic()
         self._next_checkpoint = ended + (ended - started) * (1 / CHECKPOINT_SHARE - 1)
 
+    def current_model(self, model: FlatModel) -> nn.Module:
+        """Return the global model after the last recorded round, or the initial one."""
+        return model.to_module(self.state.server.weights, self.state.buffers)
+
     def finish(
         self,
         method: Method,
         model: FlatModel,
-        stopped: Exception | None,
+        ending: RunStopped | StopTraining | None,
         *,
         evaluations: list[ClientEvaluation] | None = None,
         test_counts: Sequence[int] = (),
         samples: tuple[int, int] | None = None,
         **notes: Any,
-    ) -> tuple[Result, dict[str, Any]]:
+    ) -> Result:
         """Write the models and the summary of a run that has ended.
 
         Parameters
         ----------
         method, model
             What was run.
-        stopped
-            Why the run could not continue, or ``None`` if it finished.
+        ending
+            Why the run did not continue; ``None`` if it finished.
         evaluations
             The final model on each client's own samples.
         test_counts
@@ -158,19 +164,21 @@ class Recorder:
 
         Returns
         -------
-        tuple
-            The result, and the summary as ``summary.json`` contains it.
+        Result
+            The result, with the summary as ``summary.json`` contains it.
         """
-        result = Result.of(method, model, self.state, self.history, evaluations)
+        is_last = self.state.round >= self.config["rounds"]
         summary = {
             "method": method.name,
             **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal")},
-            "stopped": None if stopped is None else str(stopped),
+            "stopped": str(ending) if isinstance(ending, RunStopped) else None,
+            "ended_early": str(ending) if isinstance(ending, StopTraining) and not is_last else None,
             **notes,
             **summarize(
                 self.history, self.config.get("target", 0.0), self.partition, test_counts, samples, evaluations or []
             ),
         }
+        result = Result.of(method, model, self.state, self.history, summary, evaluations)
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))
             if result.output_model is not result.model:
@@ -178,4 +186,4 @@ class Recorder:
             if evaluations:
                 self.folder.save_client_evaluations(evaluations)
             self.folder.save_summary(summary)
-        return result, summary
+        return result

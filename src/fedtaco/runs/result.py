@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_model as _load
 from safetensors.torch import save_model as _save
@@ -16,23 +17,28 @@ from fedtaco.files import reading
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel, load_tensors
 from fedtaco.records import ClientEvaluation, History
+from fedtaco.report.notebook import data_frame, to_html
+from fedtaco.report.results import build_results
+from fedtaco.report.table_formats import results_table
 from fedtaco.runs.personal_layers import personal_layers
 from fedtaco.server import RunState
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """The history and models of a run.
+    """The history, models and summary of a run.
 
     ``model`` is the global model w, to which the history refers. ``output_model`` is the model that the method
     returns: the same one, unless the method defines another, as TACO does with z. Personal layers have their initial
-    values in both; those of a client are in its own model, :meth:`client_model`.
+    values in both; those of a client are in its own model, :meth:`client_model`. ``summary`` contains the figures of
+    ``summary.json``, such as ``rounds_to_target``.
     """
 
     history: History
     model: nn.Module
     output_model: nn.Module
-    personal_layers: Sequence[NamedTensors]
+    summary: Mapping[str, Any]
+    personal_layers: Sequence[NamedTensors] = ()
     """Personal parameters and buffers of each client, by name; empty if there are none."""
     client_evaluations: list[ClientEvaluation] = field(default_factory=list)
     """Each client's model on each client's own samples; empty if none were held out."""
@@ -44,6 +50,7 @@ class Result:
         model: FlatModel,
         state: RunState,
         history: History,
+        summary: Mapping[str, Any],
         evaluations: list[ClientEvaluation] | None = None,
     ) -> Result:
         """Return the result of a run that ended in ``state``."""
@@ -51,7 +58,8 @@ class Result:
         output = method.output(state.server)
         same = output is state.server.weights
         returned = trained if same else model.to_module(output, state.buffers)
-        return cls(history, trained, returned, personal_layers(model, state.memories, state.clients), evaluations or [])
+        personal = personal_layers(model, state.memories, state.clients)
+        return cls(history, trained, returned, summary, personal, evaluations or [])
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's own model: the global model with the personal layers of this client.
@@ -77,6 +85,42 @@ class Result:
         module = copy.deepcopy(self.model)
         load_tensors(module, self.personal_layers[client])
         return module
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one row per round; raise InvalidInput if pandas is not installed."""
+        return data_frame(self.history.table())
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw the test accuracy over rounds.
+
+        Parameters
+        ----------
+        path
+            PDF, PNG or SVG file to write; ``None`` writes nothing.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        InvalidInput
+            If matplotlib is not installed, or the file cannot be written.
+        """
+        from fedtaco.report.plots import plot_accuracy
+
+        return plot_accuracy({self.summary["method"]: [self.history]}, path, self.summary["target"])
+
+    def __repr__(self) -> str:
+        accuracy = self.summary["final_accuracy"]
+        measured = "" if accuracy is None else f", accuracy {accuracy:.1%}"
+        return (
+            f"<Result of {self.summary['method']} on {self.summary['dataset']}: {len(self.history)} rounds{measured}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return to_html(results_table(build_results([self.summary])))
 
     def save(self, path: str | Path) -> None:
         """Write the global model as a safetensors file, which :func:`load_model` reads."""

@@ -1,11 +1,11 @@
 """Every setting of a run, declared once: type, default, valid values, help, and whether it is sent to Flower's nodes.
 
 These declarations determine the options of the command line, the keyword arguments of :func:`fedtaco.train`,
-:func:`fedtaco.run` and :class:`fedtaco.flower.FedStrategy`, their validation, and the wire format. Nothing here
-imports torch, so that ``fedtaco --help`` answers at once.
+:func:`fedtaco.run`, :func:`fedtaco.compare`, :func:`fedtaco.sweep` and :class:`fedtaco.flower.FedStrategy`, their
+validation, and the wire format. Nothing here imports torch, so that ``fedtaco --help`` answers at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -121,30 +121,22 @@ class SharedSettings(TypedDict, total=False):
             on_wire=True,
         ),
     ]
-    seed: Annotated[int, setting(0, "Random seed; with --seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)]
+    seed: Annotated[
+        int, setting(0, "Random seed; with several seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)
+    ]
     eval_every: Annotated[
         int, setting(1, "Rounds between two evaluations; the last round is always evaluated.", low=1, high=MAX_COUNT)
     ]
 
 
 class TrainSettings(SharedSettings, total=False):
-    """Settings of :func:`fedtaco.train`, besides rounds and local steps."""
+    """Settings of :func:`fedtaco.train`, besides those in its signature."""
 
     weighting: Annotated[
         str,
         setting("uniform", "Weights of uploads: uniform, or samples (by client size).", choices=("uniform", "samples")),
     ]
     participation: Annotated[float, setting(1.0, "Fraction of clients in each round.", low=0, open_low=True, high=1)]
-    detector: Annotated[
-        str,
-        what_is_run(
-            "off",
-            "Freeloader detection: off; guard, which drops uploads without anything new and expels clients that keep "
-            "sending them; paper, TACO's rule, which expels clients whose α reached paper.kappa (0.6) in "
-            "paper.max_strikes rounds (a fifth of all), including honest ones if data are evenly "
-            "distributed; or your own as package.module:Class.",
-        ),
-    ]
     engine: Annotated[
         str,
         setting(
@@ -168,27 +160,6 @@ class TrainSettings(SharedSettings, total=False):
         ),
     ]
     device: Annotated[str, setting("cpu", "Device: cpu, cuda, mps, or auto (an accelerator if there is one).")]
-
-
-class RunSettings(TrainSettings, total=False):
-    """Settings of :func:`fedtaco.run`, besides the method."""
-
-    dataset: Annotated[
-        str, what_is_run("digits", "Dataset by name, as 'fedtaco data list' shows; other defaults depend on it.")
-    ]
-    model: Annotated[
-        str, what_is_run(None, "Model: mlp, mlp:64-32, cnn, resnet18, resnet18:batchnorm or lstm.", by_dataset=True)
-    ]
-    clients: Annotated[int, what_is_run(20, "Number of clients, N.", low=1, high=MAX_COUNT, on_wire=True)]
-    partition: Annotated[
-        str,
-        what_is_run(
-            None,
-            "Which client holds which samples: groups, dirichlet:0.5, dirichlet-client:0.5, shards:2, quantity:0.5, "
-            "noise:0.3 (equal parts, with noise on the inputs), iid, natural, or flwr:ClassName of flwr-datasets.",
-            by_dataset=True,
-        ),
-    ]
     freeloaders: Annotated[
         int, what_is_run(0, "Number of clients that misbehave; the seed chooses them evenly from all groups.", low=0)
     ]
@@ -212,6 +183,21 @@ class RunSettings(TrainSettings, total=False):
     validation: Annotated[
         float, what_is_run(0.0, "Fraction of each client's samples to hold out.", low=0, high=1, open_high=True)
     ]
+
+
+class ComparisonSettings(TrainSettings, total=False):
+    """Settings of :func:`fedtaco.compare` and :func:`fedtaco.sweep`, besides those in their signatures."""
+
+    partition: Annotated[
+        str,
+        what_is_run(
+            None,
+            "Which client holds which samples: groups, dirichlet:0.5, dirichlet-client:0.5, shards:2, quantity:0.5, "
+            "noise:0.3 (equal parts, with noise on the inputs), iid, natural, flwr:ClassName of flwr-datasets, or your "
+            "own function as package.module:function.",
+            by_dataset=True,
+        ),
+    ]
     rounds: Annotated[
         int, setting(None, "Communication rounds, T.", low=1, high=MAX_COUNT, by_dataset=True, on_wire=True)
     ]
@@ -221,10 +207,42 @@ class RunSettings(TrainSettings, total=False):
     ]
 
 
+class RunSettings(ComparisonSettings, total=False):
+    """Settings of :func:`fedtaco.run`, besides those in its signature."""
+
+    dataset: Annotated[
+        str,
+        what_is_run(
+            "digits",
+            "Dataset by name, as 'fedtaco data list' shows, or your own function as package.module:function; other "
+            "defaults depend on it.",
+        ),
+    ]
+    clients: Annotated[int, what_is_run(20, "Number of clients, N.", low=1, high=MAX_COUNT, on_wire=True)]
+
+
 class ExperimentConfig(RunSettings, total=False):
     """All settings of one run; :func:`~fedtaco.experiment.resolve_config` checks and completes them."""
 
     method: Annotated[str, what_is_run("taco", "A method by name, or your own as package.module:Class.")]
+    model: Annotated[
+        str,
+        what_is_run(
+            None,
+            "Model: mlp, mlp:64-32, cnn, resnet18, resnet18:batchnorm, lstm, or your own as package.module:Class.",
+            by_dataset=True,
+        ),
+    ]
+    detector: Annotated[
+        str,
+        what_is_run(
+            "off",
+            "Freeloader detection: off; guard, which drops uploads without anything new and expels clients that keep "
+            "sending them; paper, TACO's rule, which expels clients whose α reached paper.kappa (0.6) in "
+            "paper.max_strikes rounds (a fifth of all), including honest ones if data are evenly "
+            "distributed; or your own as package.module:Class.",
+        ),
+    ]
 
 
 @dataclass(frozen=True)
@@ -259,7 +277,7 @@ def declared(kind: Any) -> dict[str, tuple[Any, Setting]]:
     """
     hints = get_type_hints(kind, include_extras=True)
     names: list[str] = []
-    for base in (SharedSettings, TrainSettings, RunSettings, ExperimentConfig):
+    for base in (SharedSettings, TrainSettings, ComparisonSettings, RunSettings, ExperimentConfig):
         names = [name for name in base.__annotations__ if name in hints and name not in names] + names
     names = [name for name in hints if name not in names] + names
     return {name: get_args(hints[name]) for name in names}
@@ -273,16 +291,21 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     InvalidInput
         If a setting does not exist, its value is not valid, or it has no effect together with the others.
     """
+    check_names(kind, given)
+    values = {
+        name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
+        for name, (_, declaration) in declared(kind).items()
+    }
+    check_combinations(values)
+    return values
+
+
+def check_names(kind: type, given: Iterable[str]) -> None:
+    """Raise InvalidInput if a class has no setting of one of these names."""
     known = declared(kind)
     for name in given:
         if name not in known:
             raise unknown("setting", name, known)
-    values = {
-        name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
-        for name, (_, declaration) in known.items()
-    }
-    check_combinations(values)
-    return values
 
 
 def check_setting(kind: type, name: str, value: Any) -> Any:

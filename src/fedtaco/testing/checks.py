@@ -32,5 +32,7 @@ def assert_same(first: RunState, second: RunState, complaint: str) -> None:
 
 def named_tensors(state: RunState) -> list[tuple[str, Tensor]]:
     """Return the weights, the server's memory and the clients' memories, with names for messages."""
-    memories = {f"client {i}: {name}": t for i, memory in sorted(state.memories.items()) for name, t in memory.items()}
+    memories = {
+        f"client {i}: {name}": t for i, memory in sorted(state.memories.items()) for name, t in sorted(memory.items())
+    }
     return [("weights", state.server.weights), *sorted(state.server.memory.items()), *memories.items()]

@@ -2,7 +2,7 @@
 
 from fedtaco.registry import Registry
 from fedtaco.trust.adversaries import NO_ADVERSARIES, AdversarialClients, choose_clients
-from fedtaco.trust.behaviours import BEHAVIOURS, Behaviour, parse_behaviour
+from fedtaco.trust.behaviours import BEHAVIOURS, Behaviour, ClientView, Freeloader, parse_behaviour
 from fedtaco.trust.detector import Detector, DetectorInput, NormDetector, Off, Verdict
 from fedtaco.trust.guard import Guard
 from fedtaco.trust.paper_detector import PaperDetector
@@ -16,8 +16,10 @@ __all__ = [
     "NO_ADVERSARIES",
     "AdversarialClients",
     "Behaviour",
+    "ClientView",
     "Detector",
     "DetectorInput",
+    "Freeloader",
     "Guard",
     "NormDetector",
     "Off",

@@ -6,9 +6,11 @@ from fedtaco.data.partitions.base import Indices, Labels, Partition, Users, labe
 from fedtaco.data.partitions.flower_datasets import flower
 from fedtaco.data.partitions.groups import label_groups
 from fedtaco.data.partitions.natural import natural
+from fedtaco.data.partitions.own import own_partition
 from fedtaco.data.partitions.skew import dirichlet, dirichlet_client, iid, noise, quantity, shards
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.randomness import generator
+from fedtaco.registry import import_object, names_code
 
 WITHOUT_PARAMETER = {"groups": label_groups, "iid": iid}
 """Partitions that are written without a number."""
@@ -36,13 +38,18 @@ PARTITIONS = (
 """An example of each partition."""
 
 
+def is_own_partition(spec: str) -> bool:
+    """Return whether a text names a user's own function, as ``package.module:function``, and not a partition."""
+    return names_code(spec, (*WITHOUT_PARAMETER, *WITH_PARAMETER, "natural", "flwr"))
+
+
 def check_partition(spec: str) -> None:
     """Check that a partition is spelled correctly.
 
     Parameters
     ----------
     spec : str
-        Partition, such as ``groups`` or ``dirichlet:0.5``.
+        Partition, such as ``groups`` or ``dirichlet:0.5``, or a user's own function, which is imported.
 
     Raises
     ------
@@ -54,7 +61,9 @@ def check_partition(spec: str) -> None:
     >>> check_partition("dirichlet:0.5")
     """
     name, _, option = spec.partition(":")
-    if name in WITH_PARAMETER:
+    if is_own_partition(spec):
+        import_object(spec, "partition", "function")
+    elif name in WITH_PARAMETER:
         try:
             in_range = 0 < float(option) < np.inf
         except ValueError:
@@ -82,7 +91,9 @@ def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users |
     ----------
     spec : str
         Partition: ``groups``, ``dirichlet:0.5``, ``dirichlet-client:0.5``, ``shards:2``, ``quantity:0.5``,
-        ``noise:0.3``, ``iid``, ``natural``, or ``flwr:`` and a class of ``flwr_datasets.partitioner``.
+        ``noise:0.3``, ``iid``, ``natural``, ``flwr:`` and a class of ``flwr_datasets.partitioner``, or a user's own
+        function as ``package.module:function``, which takes the labels, the number of clients and a numpy generator,
+        and returns the indices of each client's samples.
     labels : array
         Class label of each sample; ``iid``, ``quantity``, ``noise`` and ``natural`` use only its length.
     clients : int
@@ -121,7 +132,9 @@ def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users |
         raise InvalidInput(f"clients is {clients}, more than the {len(labels)} training samples.")
     name, _, option = spec.partition(":")
     rng = generator(seed, "partition")
-    if name == "natural":
+    if is_own_partition(spec):
+        result = own_partition(spec, labels, clients, rng)
+    elif name == "natural":
         result = natural(users, clients)
     elif name == "flwr":
         result = flower(labels, clients, seed, option)
@@ -137,4 +150,4 @@ def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users |
     return result
 
 
-__all__ = ["Indices", "Partition", "check_partition", "label_counts", "needs_labels", "partition"]
+__all__ = ["Indices", "Partition", "check_partition", "is_own_partition", "label_counts", "needs_labels", "partition"]

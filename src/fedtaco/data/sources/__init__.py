@@ -6,6 +6,7 @@ from pkgutil import iter_modules
 
 from fedtaco.data.sources.base import DatasetInfo, Source
 from fedtaco.errors import unknown
+from fedtaco.registry import names_code
 
 
 def _find_all() -> Iterator[Source]:
@@ -17,6 +18,11 @@ def _find_all() -> Iterator[Source]:
 
 SOURCES: dict[str, Source] = {source.info.name: source for source in _find_all()}
 """All datasets by name, in the order of their files."""
+
+
+def is_own_dataset(spec: str) -> bool:
+    """Return whether a text names a user's own function, as ``package.module:function``, and not a dataset."""
+    return names_code(spec, {name.partition(":")[0] for name in SOURCES})
 
 
 def find_source(name: str) -> Source:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedtaco.data.cache import Facts, cache_folder, expecting_cache, read_cache, write_cache
 from fedtaco.data.published_files import expecting
-from fedtaco.data.samples import Prepare, TensorSamples
+from fedtaco.data.samples import Prepare, Samples, TensorSamples, class_labels
 from fedtaco.errors import InvalidInput
 from fedtaco.printable import printable
 
@@ -110,13 +110,26 @@ class RawDataset:
 
 
 @dataclass(frozen=True)
-class LoadedDataset:
+class TaskData:
     """Training and test samples; ``users`` holds the user of each training sample if the dataset records it."""
 
     info: DatasetInfo
+    train: Samples
+    test: Samples | None
+    users: Tensor | None = None
+
+    @property
+    def labels(self) -> npt.NDArray[np.int64] | None:
+        """The class label of each training sample; ``None`` if the targets are not class labels."""
+        return class_labels(self.train)
+
+
+@dataclass(frozen=True)
+class LoadedDataset(TaskData):
+    """Training and test samples of a dataset that is known by name."""
+
     train: TensorSamples
     test: TensorSamples
-    users: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -260,8 +273,8 @@ class Source(ABC):
         info, places = self.info, " or ".join(str(root / folder) for folder in self.info.folders)
         return InvalidInput(
             f"{info.title} was not found in the data folder {root}. Fetch it with 'fedtaco data fetch {info.name}', or "
-            f"put its files ({', '.join(info.files)}) into {places}. Use --data-dir or FEDTACO_DATA to choose another "
-            "data folder."
+            f"put its files ({', '.join(info.files)}) into {places}. The setting data_dir, or the "
+            "environment variable FEDTACO_DATA, names another data folder."
         )
 
 

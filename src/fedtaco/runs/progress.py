@@ -1,0 +1,106 @@
+"""A progress bar for runs, in terminals and notebooks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from fedtaco.printable import printable
+from fedtaco.records import RoundRecord
+from fedtaco.runs.callbacks import Callback, Run
+
+MAX_LINE = 10_000
+"""Maximum number of characters in a line that is printed above the bar."""
+
+
+class ProgressBar(Callback):
+    """Shows a bar for all rounds of one or several runs, with the latest accuracy beside it.
+
+    Parameters
+    ----------
+    console
+        Where to show it; on standard error by default, or in the cell of a notebook.
+
+    Examples
+    --------
+    >>> import fedtaco
+    >>> result = fedtaco.run("taco", rounds=3, callbacks=[ProgressBar()])  # doctest: +SKIP
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.bar = self._new_bar()
+
+    def on_begin(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        self.done: dict[Run, int] = {}
+        self.accuracies: dict[Run, str] = {}
+        self.engines_shown: set[str] = set()
+        self.bar = self._new_bar()
+        rounds = sum(config["rounds"] for config in configs)
+        self.task = self.bar.add_task("starting", total=rounds, visible=rounds > 0)
+        self.timing = self.bar.add_task("timing by turns", visible=False)
+        self.bar.start()
+
+    def on_run_begin(self, run: Run) -> None:
+        self.done[run] = len(run.history)
+        if run.engine not in self.engines_shown:
+            self.engines_shown.add(run.engine)
+            self._print(f"Engine {run.engine}.", "dim")
+
+    def on_evaluation_begin(self, run: Run, round_number: int) -> None:
+        self.bar.update(self.task, description=printable(f"{run} evaluating"))
+
+    def on_round_end(self, run: Run, record: RoundRecord) -> None:
+        if record.accuracy is not None:
+            self.accuracies[run] = f" {record.accuracy:6.1%}"
+        self._advance(run, record.round, f"{run}{self.accuracies.get(run, '')}")
+        for event in _events(record):
+            self._print(f"{run}, round {record.round}: {event}.", "yellow")
+
+    def on_run_end(self, run: Run, summary: Mapping[str, Any]) -> None:
+        self._advance(run, run.config["rounds"], f"{run} is done")
+
+    def on_run_skipped(self, run: Run) -> None:
+        self._advance(run, run.config["rounds"], f"{run} is done")
+
+    def on_timing_turn(self, done: int, turns: int) -> None:
+        self.bar.update(self.timing, completed=done, total=turns, visible=True)
+
+    def on_end(self) -> None:
+        self.bar.stop()
+
+    def _new_bar(self) -> Progress:
+        return Progress(
+            TextColumn("{task.description:<28}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
+
+    def _advance(self, run: Run, rounds: int, description: str) -> None:
+        self.done[run] = rounds
+        self.bar.update(self.task, completed=sum(self.done.values()), description=printable(description))
+
+    def _print(self, sentence: str, style: str) -> None:
+        """Print a line above the bar."""
+        self.console.print(Text(printable(sentence, MAX_LINE), style), soft_wrap=True)
+
+
+def _events(record: RoundRecord) -> Iterator[str]:
+    """Describe dropped uploads and expelled clients of a round; clients with the same reason are listed together."""
+    gathered: dict[tuple[str, str], list[int]] = {}
+    for client, reason in record.dropped.items():
+        gathered.setdefault(("dropped", reason), []).append(client)
+    for decision in record.decisions:
+        if decision.action == "expelled":
+            gathered.setdefault(("expelled", decision.reason), []).append(decision.client)
+    for (action, reason), clients in gathered.items():
+        who = f"client{'' if len(clients) == 1 else 's'} {', '.join(map(str, clients))}"
+        yield f"{who} {action}: {reason}"

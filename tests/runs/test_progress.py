@@ -1,0 +1,51 @@
+"""The progress bar, as Python code uses it."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+import fedtaco
+from fedtaco import ProgressBar
+from fedtaco.records import RoundRecord
+from fedtaco.runs.callbacks import Run, following
+
+QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "engine": "serial"}
+
+
+def test_bar_counts_the_rounds_of_all_runs_and_disappears(tmp_path):
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    bar = ProgressBar(console)
+    fedtaco.compare(["fedavg", "taco"], out=tmp_path / "runs", callbacks=[bar], **QUICK)
+    assert (bar.bar.tasks[0].completed, bar.bar.tasks[0].total) == (6, 6)
+    assert not bar.bar.live.is_started
+    shown = console.file.getvalue()
+    assert "Engine serial: chosen by name." in shown
+    assert "taco seed 0" in shown
+    resumed = ProgressBar(Console(file=io.StringIO()))
+    fedtaco.compare(["fedavg", "taco"], out=tmp_path / "runs", resume=True, callbacks=[resumed], **QUICK)
+    assert resumed.bar.tasks[0].completed == 6
+
+
+def test_bar_counts_rounds_before_a_resume_and_those_that_an_ended_run_left_out():
+    bar = ProgressBar(Console(file=io.StringIO()))
+    config = {"method": "taco", "seed": 0, "rounds": 10}
+    history = [RoundRecord(number, None, None, None, 1.0) for number in (1, 2, 3)]
+    with following(bar, [config]):
+        run = Run(config, None, "serial: chosen by name", history, list)
+        bar.on_run_begin(run)
+        bar.on_round_end(run, RoundRecord(4, 0.5, 1.0, None, 1.0))
+        assert bar.bar.tasks[0].completed == 4
+        bar.on_run_end(run, {})
+        assert bar.bar.tasks[0].completed == 10
+
+
+def test_bar_is_stopped_after_an_error_and_can_be_used_again():
+    bar = ProgressBar(Console(file=io.StringIO()))
+    for _ in range(2):
+        try:
+            with following(bar, [{"rounds": 1}]):
+                raise KeyError
+        except KeyError:
+            assert not bar.bar.live.is_started
