@@ -25,7 +25,7 @@ def test_example_runs(script, tmp_path):
     assert run_python(script, cwd=tmp_path).stdout.strip()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/own-method.md", "docs/datasets.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/own-method.md", "docs/datasets.md", "docs/evaluation.md"])
 def test_code_in_the_documentation_runs(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
