@@ -1,8 +1,10 @@
 """Figures of accuracy over rounds, for papers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from fedtaco.report.heatmap import Floats
 from fedtaco.report.labels import figure_class
 from fedtaco.report.output_files import PLOT_SUFFIXES, check_output_file
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MARKERS = "osD^Xv*"
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MUTED, GRID = "#566070", "#dce1e8"
@@ -22,7 +27,7 @@ MUTED, GRID = "#566070", "#dce1e8"
 
 def plot_accuracy(
     histories: Mapping[str, Sequence[History]], path: str | Path | None = None, target: float | None = None
-) -> Any:
+) -> Figure:
     """Draw the test accuracy of methods over rounds, with the colours of the report.
 
     Parameters
@@ -55,7 +60,9 @@ def plot_accuracy(
     """
     if path is not None:
         check_output_file(Path(path), PLOT_SUFFIXES, "path")
-    figure = figure_class()(figsize=(5.0, 3.2), layout="constrained")
+    figure: Figure = figure_class()(figsize=(5.0, 3.2), layout="constrained")
+    from matplotlib.ticker import MaxNLocator
+
     axes = figure.subplots()
     for index, (name, own) in enumerate(histories.items()):
         curves = [100 * np.array(history.column("accuracy"), dtype=np.float64) for history in own]
@@ -63,7 +70,7 @@ def plot_accuracy(
     if target is not None:
         _draw_target(axes, target)
     axes.set(xlabel="round", ylabel="test accuracy, %")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color=GRID, linewidth=0.6)
     if axes.lines:

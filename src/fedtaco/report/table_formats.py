@@ -54,6 +54,17 @@ def format_results(summaries: Sequence[Mapping[str, Any]], format: str) -> str: 
     ------
     InvalidInput
         If there is no such format.
+
+    Examples
+    --------
+    >>> from fedtaco.records import History, PartitionRecord, RoundRecord
+    >>> from fedtaco.records.summary import summarize
+    >>> history = History([RoundRecord(1, 0.7, 0.9, None, 1.0), RoundRecord(2, 0.9, 0.3, None, 1.0)])
+    >>> figures = summarize(history, target=0.8, partition=PartitionRecord.unknown(clients=10))
+    >>> print(format_results([{"method": "taco", "seed": 0, "stopped": None, **figures}], "markdown"), end="")
+    | method | final accuracy, % | worst tenth, % | rounds to 80% |
+    | --- | ---: | ---: | ---: |
+    | taco | 90.0 | – | 2 |
     """
     return format_table(results_table(build_results(summaries)), format)
 
