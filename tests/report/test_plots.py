@@ -31,6 +31,13 @@ def test_a_line_is_the_mean_over_seeds_and_its_band_their_range():
     assert target.get_ydata() == pytest.approx([70, 70])
 
 
+def test_lines_and_bands_connect_evaluated_rounds():
+    seeds = [history(None, 0.4, None, 0.6), history(None, 0.6, None, 0.8)]
+    axes = plot_accuracy({"taco": seeds}).axes[0]
+    assert axes.lines[0].get_xydata().tolist() == [[2, pytest.approx(50)], [4, pytest.approx(70)]]
+    assert np.isfinite(axes.collections[0].get_paths()[0].vertices).all()
+
+
 def test_names_are_not_read_as_formulas(tmp_path):
     plot_accuracy({"$x^{$": [history(0.2, 0.4)]}, tmp_path / "out.png")
     assert (tmp_path / "out.png").is_file()
