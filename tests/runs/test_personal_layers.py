@@ -34,7 +34,7 @@ def assert_same_client_models(expected, actual):
 def test_every_method_continues_with_the_layers_of_its_clients(method, tmp_path):
     expected = fedtaco.run(method, **SETTINGS)
     with pytest.raises(Interrupted):
-        fedtaco.run(method, out=tmp_path / "run", on_round=interrupt_after(2), **SETTINGS)
+        fedtaco.run(method, out=tmp_path / "run", callbacks=[interrupt_after(2)], **SETTINGS)
     resumed = fedtaco.run(method, out=tmp_path / "run", resume=True, **SETTINGS)
     for result in (resumed, fedtaco.load(tmp_path / "run")):
         assert_same_result(expected, result)
