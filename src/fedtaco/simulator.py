@@ -12,6 +12,7 @@ from fedtaco.client_evaluation import ClientEvaluator, evaluate_own_models
 from fedtaco.cohort import ClientJob, CohortResults, Instructions
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
+from fedtaco.diagnostics import Diagnoser
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics
 from fedtaco.methods import Method, NamedTensors
@@ -67,6 +68,8 @@ class Simulator:
         Clients that misbehave.
     engine
         Runs the cohorts; one client after another by default.
+    diagnose
+        Whether to diagnose each round; see :class:`~fedtaco.diagnostics.Diagnoser`.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Simulator:
         detector: Detector | None = None,
         adversaries: AdversarialClients = NO_ADVERSARIES,
         engine: Engine | None = None,
+        diagnose: bool = False,
     ) -> None:
         self.method, self.runner, self.test, self.validation = method, runner, test, validation
         self.model, self.clients, self.config = runner.model, runner.clients, runner.config
@@ -106,6 +110,7 @@ class Simulator:
         self.start = self.model.vector.to(CPU, copy=True), self.model.buffers.to(CPU, copy=True)
         self.engine = engine or SerialEngine(runner)
         self.adversaries = AdversarialEngine(self.engine, runner, adversaries)
+        self.diagnoser = Diagnoser(method, runner, honest, by_samples=weighting == "samples") if diagnose else None
         self.client_evaluator = ClientEvaluator(
             self.evaluator, self.engine, client_tests or {}, fine_tune_steps, at_once=size
         )
@@ -141,24 +146,22 @@ class Simulator:
         cohort, decisions = self.server.choose_cohort(state), list[Decision]()
         if self.method.surveys:
             survey = self.server.survey_instructions(state)
-            results, _ = self._run_cohort(survey, cohort, state, memories)
+            results, _ = self._run_cohort(survey, self._jobs(survey, cohort, state), memories)
             state, decisions = self.server.absorb(state, survey, results)
         instructions = self.server.train_instructions(state, cohort)
-        results, memories = self._run_cohort(instructions, cohort, state, memories)
+        jobs = self._jobs(instructions, cohort, state)
+        results, memories = self._run_cohort(instructions, jobs, memories)
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
-        return replace(outcome, state=concluded).finish(perf_counter() - started, **metrics)
+        finished = replace(outcome, state=concluded).finish(perf_counter() - started, **metrics)
+        if self.diagnoser is None:
+            return finished
+        return replace(finished, diagnostics=self.diagnoser.diagnose(state, instructions, jobs, outcome))
 
-    def _run_cohort(
-        self, instructions: Instructions, cohort: Tensor, state: RunState, memories: Mapping[int, NamedTensors]
-    ) -> tuple[CohortResults, Mapping[int, NamedTensors]]:
-        """Run the cohort and drop invalid uploads; return the results and the new memories of adversaries.
-
-        ``memories`` holds the memories of adversaries before the round.
-        """
+    def _jobs(self, instructions: Instructions, cohort: Tensor, state: RunState) -> list[ClientJob]:
         fresh = self.runner.new_memory(self.method, instructions.broadcast.start)
-        jobs = [
+        return [
             ClientJob(
                 row,
                 client,
@@ -168,6 +171,14 @@ class Simulator:
             )
             for row, client in enumerate(cohort.tolist())
         ]
+
+    def _run_cohort(
+        self, instructions: Instructions, jobs: Sequence[ClientJob], memories: Mapping[int, NamedTensors]
+    ) -> tuple[CohortResults, Mapping[int, NamedTensors]]:
+        """Run the cohort and drop invalid uploads; return the results and the new memories of adversaries.
+
+        ``memories`` holds the memories of adversaries before the round.
+        """
         results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
         results.drop(find_invalid(results.vectors, results.buffers, self.model.min_buffers))
         if not len(results.clients):

@@ -1,6 +1,7 @@
 """Records: what a run writes and reads back, as plain data."""
 
 from fedtaco.records.checkpoint import Arrays
+from fedtaco.records.diagnostics import ClientDiagnostics, Diagnostics, RoundDiagnostics
 from fedtaco.records.evaluations import ClientEvaluation
 from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord, finite_or_none
 from fedtaco.records.partition import PartitionRecord
@@ -10,12 +11,15 @@ from fedtaco.records.run_folder import RunFolder
 __all__ = [
     "QUANTITIES",
     "Arrays",
+    "ClientDiagnostics",
     "ClientEvaluation",
     "ClientRecord",
     "Decision",
+    "Diagnostics",
     "History",
     "PartitionRecord",
     "Quantity",
+    "RoundDiagnostics",
     "RoundRecord",
     "RunFolder",
     "finite_or_none",
