@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from run_summaries import run_summaries, run_summary
 
+from fedtaco.report.headline import describe_results
 from fedtaco.report.results import build_results
 
 
@@ -80,3 +81,32 @@ def test_without_a_test_set_nothing_is_claimed():
 def test_long_lists_of_settings_are_cut():
     runs = run_summaries({f"taco (gamma={number})": [0.8, 0.9] for number in range(30)})
     assert " taco (gamma=11) and 18 more." in headline(runs)
+
+
+def diagnosed(method, seed=0, **figures):
+    return {"method": method, "seed": seed, "over_correction": figures}
+
+
+def test_diagnosed_methods_name_the_clients_that_they_over_correct():
+    found = {"measured": 100, "share": 0.61, "uphill": 0.25, "measured_clients": 20}
+    assert describe_results([], [diagnosed("taco", **found, clients=[1, 4, 7])]) == [
+        "In most rounds, taco over-corrects 3 of 20 clients (1, 4 and 7): a weaker correction would leave their models "
+        "with a lower global loss, in 25 % of all cases even none at all."
+    ]
+    assert describe_results([], [diagnosed("fedprox", **found, clients=[])]) == [
+        "fedprox over-corrects no client in most rounds, only in 61 % of all cases."
+    ]
+
+
+def test_over_corrections_of_several_seeds_are_joined():
+    first = {"measured": 100, "share": 0.6, "uphill": 0.2, "measured_clients": 20, "clients": [1]}
+    second = {"measured": 300, "share": 0.2, "uphill": 0.0, "measured_clients": 20, "clients": [2, 3]}
+    (sentence,) = describe_results([], [diagnosed("taco", **first), diagnosed("taco", 1, **second)])
+    assert sentence.startswith("In most rounds, taco over-corrects 3 of 40 clients (2 seeds)")
+    assert "in 5 % of all cases even none" in sentence
+
+
+def test_method_without_correction_is_called_one():
+    nothing = {"measured": 0, "share": None, "uphill": None, "measured_clients": 0, "clients": []}
+    runs = [diagnosed("fedavg", **nothing), {"method": "taco", "seed": 0}]
+    assert describe_results([], runs) == ["fedavg adds no correction to the gradients of clients."]

@@ -13,7 +13,7 @@ from fedtaco.device import CPU, seed_torch
 from fedtaco.inputs import Batch, join_inputs, shapes_of
 from fedtaco.randomness import generator, torch_seed
 
-SAMPLES = 2048
+SAMPLES = 1024
 """Number of samples of the global loss, taken evenly from the clients, at least one from each."""
 BATCH = 512
 """Maximum number of samples of one gradient, unless a single client has more."""

@@ -190,6 +190,7 @@ def prepare_simulator(
         detector=detector,
         adversaries=adversaries,
         engine=engine.build(runner),
+        diagnose=config["diagnose"],
     )
     return simulator, engine
 

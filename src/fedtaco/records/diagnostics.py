@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from fedtaco.records.schema import read_as
@@ -159,19 +159,22 @@ class Diagnostics:
     def summarize(self) -> dict[str, Any]:
         """Return the entry of ``summary.json`` on over-correction.
 
-        It contains the number of pairs of a client and a round for which the index is defined, the share of those that
-        are over-corrected, and the clients that are over-corrected in most of their rounds.
+        It contains the number of pairs of a client and a round for which the index is defined, the share of these that
+        are over-corrected, the share in which the correction even leads away from the minimum, and the clients that
+        are over-corrected in most of their rounds.
         """
-        verdicts: dict[int, list[bool]] = {}
+        indices: dict[int, list[float]] = {}
         for one in self._clients():
-            if (verdict := one.is_over_corrected) is not None:
-                verdicts.setdefault(one.client, []).append(verdict)
-        everything = [verdict for own in verdicts.values() for verdict in own]
+            if one.over_correction is not None:
+                indices.setdefault(one.client, []).append(one.over_correction)
+        everything = [index for own in indices.values() for index in own]
+        shares = {client: fmean(map(over_corrects, own)) for client, own in indices.items()}
         return {
             "measured": len(everything),
-            "share": sum(everything) / len(everything) if everything else None,
-            "measured_clients": len(verdicts),
-            "clients": sorted(client for client, own in verdicts.items() if 2 * sum(own) > len(own)),
+            "share": fmean(map(over_corrects, everything)) if everything else None,
+            "uphill": fmean(index < 0 for index in everything) if everything else None,
+            "measured_clients": len(indices),
+            "clients": sorted(client for client, share in shares.items() if share > 0.5),
         }
 
 
@@ -198,8 +201,3 @@ def check_diagnostics(rows: Iterable[Mapping[str, Any]], rounds: int, clients: i
         yield record
     if number != rounds:
         raise ValueError(f"it contains {number} of {rounds} rounds")
-
-
-def to_row(record: RoundDiagnostics) -> dict[str, Any]:
-    """Return a record as a line of ``diagnostics.jsonl``."""
-    return dataclasses.asdict(record)

@@ -68,6 +68,7 @@ class StoredConfig(TypedDict):
     seed: Count
     target: Metric
     parameters: dict[str, float | str]
+    diagnose: NotRequired[bool]
     engine: NotRequired[str]
     own: NotRequired[StoredOwn]
     ran_by: StoredEngine
@@ -99,6 +100,16 @@ class StoredClientEvaluation(TypedDict):
     clients: Positive
     accuracy: StoredSpread | None
     tuned_accuracy: StoredSpread | None
+
+
+class StoredOverCorrection(TypedDict):
+    """How often corrections went too far."""
+
+    measured: Count
+    share: Metric | None
+    uphill: Metric | None
+    measured_clients: Count
+    clients: list[Count]
 
 
 class StoredSummary(TypedDict):
@@ -134,4 +145,5 @@ class StoredSummary(TypedDict):
     alpha: dict[str, Metric]
     dropped_uploads: Count
     detection: StoredDetection | None
+    over_correction: NotRequired[StoredOverCorrection | None]
     partition_notes: list[str]

@@ -12,7 +12,7 @@ LISTED = 12
 
 
 def describe_results(methods: Sequence[MethodSummary], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on which methods end highest, which diverged, and which predict one class only.
+    """Return sentences on which methods end highest, which diverged, predict one class only, or over-correct clients.
 
     The method with the highest mean accuracy is compared with each of the others, over the seeds that both finished. If
     the 95 % confidence interval of the difference includes 0, the sentence says that there is no difference beyond seed
@@ -26,7 +26,7 @@ def describe_results(methods: Sequence[MethodSummary], summaries: Sequence[Mappi
         Summaries of these runs.
     """
     tested = sorted((row for row in methods if row.accuracy is not None), key=_accuracy, reverse=True)
-    return [*(_ranking(tested, summaries) if tested else ()), *_events(methods)]
+    return [*(_ranking(tested, summaries) if tested else ()), *_events(methods), *_over_corrections(summaries)]
 
 
 def _accuracy(row: MethodSummary) -> float:
@@ -77,6 +77,32 @@ def _events(methods: Sequence[MethodSummary]) -> list[str]:
             ending = f"one class only{_in_seeds(row.one_class, row.seeds)}"
             failed.setdefault((f"predicts {ending}", f"predict {ending}"), []).append(row.method)
     return [f"{join_names(names)} {one if len(names) == 1 else many}." for (one, many), names in failed.items()]
+
+
+def _over_corrections(summaries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Describe whom the corrections of diagnosed runs over-correct, one sentence per method."""
+    by_method: dict[str, list[Mapping[str, Any]]] = {}
+    for summary in summaries:
+        if summary.get("over_correction") is not None:
+            by_method.setdefault(summary["method"], []).append(summary["over_correction"])
+    for method, runs in by_method.items():
+        measured = sum(run["measured"] for run in runs)
+        if not measured:
+            yield f"{method} adds no correction to the gradients of clients."
+            continue
+        share, uphill = (
+            f"{100 * sum(run[name] * run['measured'] for run in runs if run['measured']) / measured:.0f} % of all cases"
+            for name in ("share", "uphill")
+        )
+        if not (count := sum(len(run["clients"]) for run in runs)):
+            yield f"{method} over-corrects no client in most rounds, only in {share}."
+            continue
+        names = join_names([str(client) for client in runs[0]["clients"]]) if len(runs) == 1 else f"{len(runs)} seeds"
+        yield (
+            f"In most rounds, {method} over-corrects {count} of {sum(run['measured_clients'] for run in runs)} clients "
+            f"({names}): a weaker correction would leave their models with a lower global loss, in {uphill} even none "
+            "at all."
+        )
 
 
 def _in_seeds(count: int, seeds: int) -> str:
