@@ -5,10 +5,11 @@ from fedtaco.records.diagnostics import ClientDiagnostics, Diagnostics, RoundDia
 from fedtaco.records.evaluations import ClientEvaluation
 from fedtaco.records.history import ClientRecord, Decision, History, RoundRecord, finite_or_none
 from fedtaco.records.partition import PartitionRecord
-from fedtaco.records.quantities import QUANTITIES, Quantity
+from fedtaco.records.quantities import DIAGNOSED, QUANTITIES, Quantity
 from fedtaco.records.run_folder import RunFolder
 
 __all__ = [
+    "DIAGNOSED",
     "QUANTITIES",
     "Arrays",
     "ClientDiagnostics",

@@ -38,6 +38,16 @@ class ClientDiagnostics:
         return None if self.over_correction is None else over_corrects(self.over_correction)
 
     @property
+    def bounded_over_correction(self) -> float | None:
+        """The index for averages and colours: at most 2, and 2 if it is below 0.
+
+        >>> [ClientDiagnostics(0, 1, 1, 1, over_correction=index).bounded_over_correction for index in (0.4, 9.0, -0.1)]
+        [0.4, 2.0, 2.0]
+        """
+        index = self.over_correction
+        return None if index is None else 2.0 if index < 0 else min(index, 2.0)
+
+    @property
     def norm_ratio(self) -> float | None:
         """μ_i / c_i, which is |U_i| / |∇f|: the angle cancels."""
         return self.mu / self.gradient_cosine if self.mu is not None and self.gradient_cosine else None
