@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from quadratics import (
+from quadratic_clients import (
     LR,
     START,
     K,

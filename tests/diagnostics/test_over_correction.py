@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from quadratics import CENTRES, LR, START, K, N, alphas, best_step, diagnose, global_gradient, global_loss, local_round
+from quadratic_clients import (
+    CENTRES,
+    LR,
+    START,
+    K,
+    N,
+    alphas,
+    best_step,
+    diagnose,
+    global_gradient,
+    global_loss,
+    local_round,
+)
 
 from fedtaco.methods import FedACG, FedAvg, FedAvgM, FedProx, Scaffold, TacoUniform
 

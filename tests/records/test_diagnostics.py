@@ -5,8 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from forging import forge
 
+import fedtaco
+from fedtaco import InvalidInput
+from fedtaco.records import RunFolder
 from fedtaco.records.diagnostics import ClientDiagnostics, Diagnostics, RoundDiagnostics, check_diagnostics
+
+QUICK = {"dataset": "digits", "clients": 6, "rounds": 3, "local_steps": 3, "model": "mlp:8", "engine": "serial"}
 
 
 def client(number, index=None, **changes):
@@ -79,3 +85,34 @@ def test_tables_have_one_row_per_round_and_per_client():
 def test_a_gradient_of_zero_leaves_the_ratio_undefined():
     assert client(0, mu=None, gradient_cosine=None).norm_ratio is None
     assert Diagnostics([record(1, client(0, mu=None, gradient_cosine=None))]).assumption_2 == {}
+
+
+# Run folders
+
+
+def test_damaged_diagnostics_are_refused(tmp_path):
+    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
+    path = tmp_path / "run" / "diagnostics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"round": 2', b'"round": 3'))
+    with pytest.raises(InvalidInput, match=r"diagnostics\.jsonl is damaged"):
+        fedtaco.load(tmp_path / "run")
+
+
+def test_forged_diagnostics_are_refused(tmp_path):
+    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
+    forge(tmp_path / "run", "diagnostics.jsonl", lambda rows: rows[1]["clients"][0].update(client=6))
+    with pytest.raises(InvalidInput, match="out of place"):
+        RunFolder(tmp_path / "run").diagnostics()
+
+
+def test_a_missing_entry_is_refused(tmp_path):
+    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
+    forge(tmp_path / "run", "summary.json", lambda content: content["files"].pop("diagnostics.jsonl"))
+    with pytest.raises(InvalidInput, match=r"it lacks diagnostics\.jsonl"):
+        RunFolder(tmp_path / "run").diagnostics()
+
+
+def test_replacing_a_run_removes_its_diagnostics(tmp_path):
+    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
+    fedtaco.run("taco", out=tmp_path / "run", overwrite=True, **QUICK)
+    assert not (tmp_path / "run" / "diagnostics.jsonl").exists()

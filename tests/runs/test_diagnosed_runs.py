@@ -6,7 +6,6 @@ import json
 from time import perf_counter
 
 import pytest
-from forging import forge
 from run_helpers import Interrupted, assert_same_result, interrupt_after
 
 import fedtaco
@@ -72,34 +71,6 @@ def test_diagnostics_do_not_depend_on_the_engine():
 def test_partial_participation_is_diagnosed():
     found = fedtaco.run("taco", diagnose=True, participation=0.5, **QUICK).diagnostics
     assert [len(record.clients) for record in found] == [3, 3, 3]
-
-
-def test_damaged_diagnostics_are_refused(tmp_path):
-    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
-    path = tmp_path / "run" / "diagnostics.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"round": 2', b'"round": 3'))
-    with pytest.raises(InvalidInput, match=r"diagnostics\.jsonl is damaged"):
-        fedtaco.load(tmp_path / "run")
-
-
-def test_forged_diagnostics_are_refused(tmp_path):
-    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
-    forge(tmp_path / "run", "diagnostics.jsonl", lambda rows: rows[1]["clients"][0].update(client=6))
-    with pytest.raises(InvalidInput, match="out of place"):
-        RunFolder(tmp_path / "run").diagnostics()
-
-
-def test_a_missing_entry_is_refused(tmp_path):
-    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
-    forge(tmp_path / "run", "summary.json", lambda content: content["files"].pop("diagnostics.jsonl"))
-    with pytest.raises(InvalidInput, match=r"it lacks diagnostics\.jsonl"):
-        RunFolder(tmp_path / "run").diagnostics()
-
-
-def test_replacing_a_run_removes_its_diagnostics(tmp_path):
-    fedtaco.run("taco", out=tmp_path / "run", diagnose=True, **QUICK)
-    fedtaco.run("taco", out=tmp_path / "run", overwrite=True, **QUICK)
-    assert not (tmp_path / "run" / "diagnostics.jsonl").exists()
 
 
 def test_personal_layers_are_refused_before_anything_is_run(tmp_path):

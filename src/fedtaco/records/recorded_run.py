@@ -86,14 +86,8 @@ class RecordedRun:
 
     def diagnostics(self) -> Diagnostics | None:
         """Read the diagnostics of the recorded rounds; ``None`` if rounds were not diagnosed."""
-        stored = self._stored_config()
-        if not stored.get("diagnose", False):
-            return None
         digests, is_whole = self._record_digests()
-        rounds = len(self._read_rounds(digests, is_whole))
-        with reading_run(self._diagnostics.path):
-            rows = self._diagnostics.read(digests["diagnostics.jsonl"], is_whole=is_whole) if digests else ()
-            return Diagnostics(list(check_diagnostics(rows, rounds, stored["clients"])))
+        return self._read_diagnostics(digests, is_whole, len(self._read_rounds(digests, is_whole)))
 
     def client_evaluations(self) -> list[ClientEvaluation]:
         """Read the evaluations on each client's own samples; empty if there were none, or the run has not ended."""
@@ -166,6 +160,14 @@ class RecordedRun:
     def _read_history(self, digests: Digests, is_whole: bool) -> History:
         rounds = self._read_rounds(digests, is_whole)
         return History(rounds, list(self._read_clients(digests, is_whole, rounds)))
+
+    def _read_diagnostics(self, digests: Digests, is_whole: bool, rounds: int) -> Diagnostics | None:
+        stored = self._stored_config()
+        if not stored.get("diagnose", False):
+            return None
+        with reading_run(self._diagnostics.path):
+            rows = self._diagnostics.read(digests["diagnostics.jsonl"], is_whole=is_whole) if digests else ()
+            return Diagnostics(list(check_diagnostics(rows, rounds, stored["clients"])))
 
     def _read_rounds(self, digests: Digests, is_whole: bool) -> list[RoundRecord]:
         with reading_run(self._rounds.path):

@@ -29,7 +29,7 @@ from safetensors.numpy import save_file
 from fedtaco.errors import InvalidInput
 from fedtaco.files import SCHEMA, reading_run, replacing, writing, writing_run
 from fedtaco.records.checkpoint import Arrays
-from fedtaco.records.diagnostics import RoundDiagnostics
+from fedtaco.records.diagnostics import Diagnostics, RoundDiagnostics
 from fedtaco.records.digest import FileDigest
 from fedtaco.records.documents import read_document, write_document
 from fedtaco.records.evaluations import ClientEvaluation
@@ -136,8 +136,8 @@ class RunFolder(RecordedRun):
         with self._writing():
             write_document(self._config, {**read_document(self._config), "ran_by": ran_by})
 
-    def rewind(self) -> History:
-        """Return the records up to the checkpoint; remove later records and the summary.
+    def rewind(self) -> tuple[History, Diagnostics | None]:
+        """Return the records and diagnostics up to the checkpoint; remove later ones and the summary.
 
         Raises
         ------
@@ -151,6 +151,7 @@ class RunFolder(RecordedRun):
         with reading_run(self._rounds.path):
             if len(history) != manifest.round:
                 raise ValueError(f"it contains {len(history)} rounds, and the checkpoint {manifest.round}")
+        diagnostics = self._read_diagnostics(manifest.records, is_whole=False, rounds=manifest.round)
         with self._writing():
             self._summary.unlink(missing_ok=True)
             self._appended = tuple(
@@ -159,7 +160,7 @@ class RunFolder(RecordedRun):
             for file in self._appended:
                 file.rewind(manifest.records[file.path.name])
         self._run, self._written = manifest.run, self._digests_of_records()
-        return history
+        return history, diagnostics
 
     def append_round(
         self, record: RoundRecord, clients: Sequence[ClientRecord], diagnostics: RoundDiagnostics | None = None

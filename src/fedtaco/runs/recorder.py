@@ -105,8 +105,7 @@ class Recorder:
         state, self.extra = restore_state(self.folder.path, initial, *stored)
         require_structure(self.folder.path, initial, state, client_memory or {})
         self.state = self._saved = state
-        self.history = self.folder.rewind()
-        self.diagnostics = self.folder.diagnostics()
+        self.history, self.diagnostics = self.folder.rewind()
         self.ran_by = {**self.ran_by, **self.folder.config()["ran_by"]}
         if state.round < self.config["rounds"]:
             record_versions(self.folder, state.round + 1)
