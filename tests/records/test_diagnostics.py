@@ -56,8 +56,8 @@ def test_summary_says_who_is_over_corrected_in_most_rounds():
     found = Diagnostics(
         [
             record(1, client(0), client(1, 0.5), client(2, 2.0), client(3, -0.1)),
-            record(2, client(0), client(1, 0.9), client(2, 0.1), client(3, 1.5)),
-            record(3, client(1, 1.2), client(2, 3.0)),
+            record(2, client(0), client(1, 0.9), client(2, 0.1), client(3, 1.5), over_correction=0.4),
+            record(3, client(1, 1.2), client(2, 3.0), over_correction=-2.0),
         ]
     )
     assert found.summarize() == {
@@ -66,12 +66,15 @@ def test_summary_says_who_is_over_corrected_in_most_rounds():
         "uphill": 1 / 8,
         "measured_clients": 3,
         "clients": [2, 3],
+        "measured_rounds": 2,
+        "rounds": 1,
     }
 
 
 def test_summary_of_a_method_without_correction():
     found = Diagnostics([record(1, client(0))]).summarize()
-    assert found == {"measured": 0, "share": None, "uphill": None, "measured_clients": 0, "clients": []}
+    assert (found["share"], found["uphill"], found["clients"]) == (None, None, [])
+    assert found["measured"] == found["measured_clients"] == found["measured_rounds"] == found["rounds"] == 0
 
 
 def test_tables_have_one_row_per_round_and_per_client():

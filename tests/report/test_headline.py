@@ -83,30 +83,44 @@ def test_long_lists_of_settings_are_cut():
     assert " taco (gamma=11) and 18 more." in headline(runs)
 
 
-def diagnosed(method, seed=0, **figures):
-    return {"method": method, "seed": seed, "over_correction": figures}
+def diagnosed(method, clients=(), measured_rounds=10, rounds=0, measured=100):
+    found = {"measured": measured, "share": 0.5, "uphill": 0.2, "measured_clients": 20 if measured else 0}
+    found |= {"clients": list(clients), "measured_rounds": measured_rounds, "rounds": rounds}
+    return {"method": method, "seed": 0, "over_correction": found}
 
 
-def test_diagnosed_methods_name_the_clients_that_they_over_correct():
-    found = {"measured": 100, "share": 0.61, "uphill": 0.25, "measured_clients": 20}
-    assert describe_results([], [diagnosed("taco", **found, clients=[1, 4, 7])]) == [
-        "In most rounds, taco over-corrects 3 of 20 clients (1, 4 and 7): a weaker correction would leave their models "
-        "with a lower global loss, in 25 % of all cases even none at all."
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        (
+            diagnosed("taco", [1, 4, 7], rounds=6),
+            "The correction of taco goes too far for 3 of 20 clients in most rounds (1, 4 and 7), for the global model "
+            "in 6 of 10 rounds: try a weaker one.",
+        ),
+        (
+            diagnosed("fedacg", range(20), rounds=5),
+            "The correction of fedacg goes too far for 20 of 20 clients in most rounds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "
+            "10, 11 and 8 more), for the global model in 5 of 10 rounds: it need not be weaker.",
+        ),
+        (
+            diagnosed("scaffold", measured_rounds=0),
+            "The correction of scaffold goes too far for none of 20 clients in most rounds: it need not be weaker.",
+        ),
+        (
+            diagnosed("fedavgm", measured=0, rounds=9),
+            "The correction of fedavgm goes too far for the global model in 9 of 10 rounds: try a weaker one.",
+        ),
+        (diagnosed("fedavg", measured=0, measured_rounds=0), "fedavg corrects nothing."),
+    ],
+    ids=["clients and rounds", "clients only", "corrections that cancel", "server momentum", "no correction"],
+)
+def test_diagnosed_methods_are_described(run, sentence):
+    assert describe_results([], [run]) == [sentence]
+
+
+def test_diagnosed_seeds_are_joined_and_other_runs_skipped():
+    runs = [diagnosed("taco", [1], rounds=9), diagnosed("taco", [2, 3], rounds=4), {"method": "stem", "seed": 0}]
+    assert describe_results([], runs) == [
+        "The correction of taco goes too far for 3 of 40 clients in most rounds, for the global model in 13 of 20 "
+        "rounds: try a weaker one."
     ]
-    assert describe_results([], [diagnosed("fedprox", **found, clients=[])]) == [
-        "fedprox over-corrects no client in most rounds, only in 61 % of all cases."
-    ]
-
-
-def test_over_corrections_of_several_seeds_are_joined():
-    first = {"measured": 100, "share": 0.6, "uphill": 0.2, "measured_clients": 20, "clients": [1]}
-    second = {"measured": 300, "share": 0.2, "uphill": 0.0, "measured_clients": 20, "clients": [2, 3]}
-    (sentence,) = describe_results([], [diagnosed("taco", **first), diagnosed("taco", 1, **second)])
-    assert sentence.startswith("In most rounds, taco over-corrects 3 of 40 clients (2 seeds)")
-    assert "in 5 % of all cases even none" in sentence
-
-
-def test_method_without_correction_is_called_one():
-    nothing = {"measured": 0, "share": None, "uphill": None, "measured_clients": 0, "clients": []}
-    runs = [diagnosed("fedavg", **nothing), {"method": "taco", "seed": 0}]
-    assert describe_results([], runs) == ["fedavg adds no correction to the gradients of clients."]

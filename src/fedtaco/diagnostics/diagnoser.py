@@ -19,7 +19,7 @@ from fedtaco.diagnostics.over_correction import index_of_move
 from fedtaco.diagnostics.theory import lemma_1_residual, lemma_2_residual, relative_norm, round_momentum
 from fedtaco.diagnostics.trajectory import Trajectory, trace_client
 from fedtaco.errors import InvalidInput
-from fedtaco.methods import Constants, Method, TacoCorrection
+from fedtaco.methods import Constants, Method, TacoCorrection, weighted_sum
 from fedtaco.records import finite_or_none
 from fedtaco.records.diagnostics import ClientDiagnostics, RoundDiagnostics
 from fedtaco.run_state import RoundOutcome, RunState
@@ -84,7 +84,9 @@ class Diagnoser:
             smoothness=relative_norm(gradient(after) - slope, (after - weights).double()),
             rate_sum=_rate_sum(self.runner.config.constants.in_round(instructions.round)),
             mean_square_distance=fmean(one.mean_square_distance for one in traced.values()) if traced else None,
-            over_correction=_index_of_round(gradient, weights, outcome, traced) if is_complete else None,
+            over_correction=(
+                _index_of_round(gradient, weights, instructions, outcome, traced) if is_complete else None
+            ),
             **self._coefficients(before, instructions, outcome, traced if is_complete else {}),
             clients=_diagnose_clients(gradient, weights, slope, outcome, traced),
         )
@@ -136,14 +138,25 @@ def _rate_sum(constants: Constants) -> float:
 
 
 def _index_of_round(
-    gradient: Gradient, weights: Tensor, outcome: RoundOutcome, traced: Mapping[int, Trajectory]
+    gradient: Gradient,
+    weights: Tensor,
+    instructions: Instructions,
+    outcome: RoundOutcome,
+    traced: Mapping[int, Trajectory],
 ) -> float | None:
-    """Return the index of the server's move, whose correction is everything but the clients' gradients."""
+    """Return the index of the server's move.
+
+    Its correction is the mean of the clients' corrections, and the difference between the server's move and the mean
+    of the clients' moves. The latter is of the uploads, so that it does not contain how repeated training differs.
+    """
     uploads = outcome.uploads
-    pairs = zip(uploads.aggregation_weights.tolist(), uploads.clients.tolist(), strict=True)
-    by_gradients = torch.stack([weight * traced[client].gradients for weight, client in pairs]).sum(0)
-    move = (weights - outcome.state.server.weights).double()
-    return index_of_move(gradient, weights, by_gradients, move - by_gradients)
+    own = [traced[client] for client in uploads.clients.tolist()]
+    by_gradients, by_correction = (
+        weighted_sum(uploads.aggregation_weights, torch.stack([getattr(one, part) for one in own]))
+        for part in ("gradients", "correction")
+    )
+    by_server = instructions.broadcast.start - uploads.mean_update - outcome.state.server.weights
+    return index_of_move(gradient, weights, by_gradients, by_correction + by_server.double())
 
 
 def _diagnose_clients(

@@ -17,11 +17,8 @@ from torch import Tensor
 
 from fedtaco.records import finite_or_none
 
-NEGLIGIBLE = 1e-3
-"""A correction has no index if its norm is at most this fraction of that of the gradients' move.
-
-It may be rounding: in float32, clients that are trained as a stack differ from their repetition by up to 1e-4.
-"""
+NEGLIGIBLE = 1e-4
+"""A correction has no index if its norm is at most this fraction of that of the gradients' move; it may be rounding."""
 
 
 def over_correction(slope_before: float, slope_after: float) -> float | None:

@@ -170,14 +170,16 @@ class Diagnostics:
         """Return the entry of ``summary.json`` on over-correction.
 
         It contains the number of pairs of a client and a round for which the index is defined, the share of these that
-        are over-corrected, the share in which the correction even leads away from the minimum, and the clients that
-        are over-corrected in most of their rounds.
+        are over-corrected, the share in which the correction even leads uphill, and the clients that are over-corrected
+        in most of their rounds; and the number of rounds for which the index of the round is defined, and of those that
+        are over-corrected.
         """
         indices: dict[int, list[float]] = {}
         for one in self._clients():
             if one.over_correction is not None:
                 indices.setdefault(one.client, []).append(one.over_correction)
         everything = [index for own in indices.values() for index in own]
+        rounds = [record.over_correction for record in self.rounds if record.over_correction is not None]
         shares = {client: fmean(map(over_corrects, own)) for client, own in indices.items()}
         return {
             "measured": len(everything),
@@ -185,6 +187,8 @@ class Diagnostics:
             "uphill": fmean(index < 0 for index in everything) if everything else None,
             "measured_clients": len(indices),
             "clients": sorted(client for client, share in shares.items() if share > 0.5),
+            "measured_rounds": len(rounds),
+            "rounds": sum(map(over_corrects, rounds)),
         }
 
 

@@ -110,6 +110,8 @@ class StoredOverCorrection(TypedDict):
     uphill: Metric | None
     measured_clients: Count
     clients: list[Count]
+    measured_rounds: Count
+    rounds: Count
 
 
 class StoredSummary(TypedDict):

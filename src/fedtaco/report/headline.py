@@ -80,29 +80,25 @@ def _events(methods: Sequence[MethodSummary]) -> list[str]:
 
 
 def _over_corrections(summaries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Describe whom the corrections of diagnosed runs over-correct, one sentence per method."""
+    """Say for each diagnosed method whether its correction is too strong, for clients and for the global model."""
     by_method: dict[str, list[Mapping[str, Any]]] = {}
     for summary in summaries:
         if summary.get("over_correction") is not None:
             by_method.setdefault(summary["method"], []).append(summary["over_correction"])
     for method, runs in by_method.items():
-        measured = sum(run["measured"] for run in runs)
-        if not measured:
-            yield f"{method} adds no correction to the gradients of clients."
-            continue
-        share, uphill = (
-            f"{100 * sum(run[name] * run['measured'] for run in runs if run['measured']) / measured:.0f} % of all cases"
-            for name in ("share", "uphill")
+        clients, measured, rounds, too_far = (
+            sum(run[name] for run in runs) for name in ("measured_clients", "measured", "measured_rounds", "rounds")
         )
-        if not (count := sum(len(run["clients"]) for run in runs)):
-            yield f"{method} over-corrects no client in most rounds, only in {share}."
+        if not measured and not rounds:
+            yield f"{method} corrects nothing."
             continue
-        names = join_names([str(client) for client in runs[0]["clients"]]) if len(runs) == 1 else f"{len(runs)} seeds"
-        yield (
-            f"In most rounds, {method} over-corrects {count} of {sum(run['measured_clients'] for run in runs)} clients "
-            f"({names}): a weaker correction would leave their models with a lower global loss, in {uphill} even none "
-            "at all."
-        )
+        count = sum(len(run["clients"]) for run in runs)
+        names = f" ({join_names([str(one) for one in runs[0]['clients']])})" if count and len(runs) == 1 else ""
+        found = [f"for {count or 'none'} of {clients} clients in most rounds{names}"] if measured else []
+        found += [f"for the global model in {too_far} of {rounds} rounds"] if rounds else []
+        is_too_strong = 2 * too_far > rounds if rounds else 2 * count > clients
+        advice = "try a weaker one" if is_too_strong else "it need not be weaker"
+        yield f"The correction of {method} goes too far {', '.join(found)}: {advice}."
 
 
 def _in_seeds(count: int, seeds: int) -> str:
