@@ -11,6 +11,7 @@ from fedtaco.methods.base import (
     ServerState,
     Uploads,
     check_optimizer,
+    check_unequal_steps,
 )
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
@@ -110,6 +111,7 @@ __all__ = [
     "Tailored",
     "Uploads",
     "check_optimizer",
+    "check_unequal_steps",
     "geometry_of",
     "weighted_sum",
 ]
