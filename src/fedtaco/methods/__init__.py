@@ -27,6 +27,7 @@ from fedtaco.methods.foolsgold import FoolsGold, FoolsGoldOriginal
 from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
 from fedtaco.methods.mime import Mime, MimeLite
 from fedtaco.methods.momentum import FedAvgM, FedCM
+from fedtaco.methods.ruan import Ruan
 from fedtaco.methods.scaffold import Scaffold, ScaffoldTaco
 from fedtaco.methods.scaffold_m import ScaffoldM
 from fedtaco.methods.stem import Stem, StemOriginal
@@ -61,6 +62,7 @@ FURTHER_METHODS: tuple[type[Method], ...] = (
     FedExP,
     FedAdam,
     FedYogi,
+    Ruan,
 )
 """Methods from other papers, among them the originals of those that the paper describes differently."""
 
@@ -98,6 +100,7 @@ __all__ = [
     "Mime",
     "MimeLite",
     "NamedTensors",
+    "Ruan",
     "Scaffold",
     "ScaffoldM",
     "ScaffoldTaco",
