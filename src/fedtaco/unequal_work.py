@@ -5,6 +5,7 @@ Everything is drawn from the seed, and nothing is measured, so that all methods 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -147,5 +148,6 @@ class ClientWork:
         fastest = min(own / (local_steps * client_speed(seed, client)) for client, own in steps.items())
         if fastest > self.deadline:
             raise InvalidInput(
-                f"deadline is {self.deadline:g}, but the fastest client needs {fastest:.3g}; set at least that."
+                f"deadline is {self.deadline:g}, but even the fastest client needs more; set at least "
+                f"{math.ceil(1000 * fastest) / 1000:g}."
             )
