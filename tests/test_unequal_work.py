@@ -242,6 +242,15 @@ def test_dropouts_are_the_same_for_every_method_and_survive_the_run_folder(tmp_p
     assert without_times(loaded.table()) == without_times(kept.history.table())
 
 
+def test_the_summary_counts_dropped_clients_by_reason():
+    result = fit(rounds=6, client_dropout=0.4, deadline=1.0)
+    reasons = [reason for record in result.history for reason in record.dropped.values()]
+    summary = result.summary
+    assert summary["dropped_uploads"] == len(reasons) == summary["unanswered"] + summary["missed_deadlines"]
+    assert summary["unanswered"] == reasons.count("did not answer") > 0
+    assert summary["missed_deadlines"] == reasons.count("missed the deadline") > 0
+
+
 # Detectors
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fedtaco.records import MISSED_DEADLINE, NO_ANSWER
 from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary, is_unbalanced
 
@@ -81,7 +82,10 @@ def _events(row: MethodSummary) -> Iterator[str]:
     elif row.honest_expelled:
         yield f"{pluralize(row.honest_expelled, 'client')} {_was(row.honest_expelled)} expelled"
     if row.dropped_uploads:
-        yield f"{pluralize(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
+        absences = {NO_ANSWER: row.unanswered, MISSED_DEADLINE: row.missed_deadlines}
+        reasons = [f"{count:,} because the client {reason}" for reason, count in absences.items() if count]
+        dropped = f"{pluralize(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
+        yield ", ".join([dropped, " and ".join(reasons)]) if reasons else dropped
 
 
 def _own_accuracy(mean: float, worst: float | None) -> str:
