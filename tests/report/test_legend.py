@@ -75,3 +75,17 @@ def test_runs_that_are_not_in_the_means_are_mentioned():
 
 def test_notes_on_the_partition_come_last_and_once():
     assert legend(summary(), partition_notes=["b.", "a.", "b."]).endswith(" a. b.")
+
+
+def test_unbalanced_classes_and_parts_of_the_test_set_are_explained():
+    rows = [
+        summary(accuracy=0.77, balanced_accuracy=0.55, majority_share=0.7638, samples=(1000, 16281)),
+        summary(method="fedavg", accuracy=0.7638, balanced_accuracy=0.5, majority_share=0.7638, samples=(1000, 16281)),
+    ]
+    text = legend(*rows)
+    assert text.count("Accuracy is measured on 1,000 of the 16,281 test samples.") == 1
+    assert "Balanced accuracy, the mean over classes: taco 55.0 %, fedavg 50.0 %." in text
+    assert "Always predicting the most frequent class would give an accuracy of 76.4 %." in text
+    text = legend(summary(accuracy=0.9, balanced_accuracy=0.895, majority_share=0.12))
+    for word in ("Balanced", "most frequent", "measured on"):
+        assert word not in text
