@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reading, replacing, writing
+from fedtaco.methods.cost import Cost
 from fedtaco.parameters import Domain
 from fedtaco.records.documents import STRICT_JSON, read_bounded
 from fedtaco.records.schema import read_as
@@ -85,8 +87,8 @@ class RunRecord:
         if other is not None:
             return round(own - SWING_FACTOR * other, DIGITS) > 0
         last = self.last_accuracies
-        changes = [after - before for before, after in zip(last, last[1:], strict=False)]
-        turns = sum(one * other < 0 for one, other in zip(changes, changes[1:], strict=False))
+        changes = [after - before for before, after in pairwise(last)]
+        turns = sum(one * other < 0 for one, other in pairwise(changes))
         return round(own - SWING_RANGE, DIGITS) > 0 and turns >= SWING_TURNS
 
 
@@ -128,8 +130,8 @@ class BenchmarkRecord:
     budget: int
     tuning_seeds: list[int]
     twins: list[list[str]]
-    costs: dict[str, dict[str, float]]
-    """What each method costs a client, as :class:`~fedtaco.methods.Cost` says."""
+    costs: dict[str, Cost]
+    """What each method costs a client."""
     tasks: list[TaskRecord]
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
@@ -90,7 +89,7 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
         budget=preset.budget,
         tuning_seeds=list(preset.tuning_seeds),
         twins=[[METHODS.find(method).name for method in pair] for pair in preset.twins],
-        costs={method.name: asdict(method.cost) for method in sorted(methods, key=lambda method: method.name)},
+        costs={method.name: method.cost for method in sorted(methods, key=lambda method: method.name)},
         tasks=[],
     )
 
@@ -105,7 +104,9 @@ def _run_task(
         tuned = run_sweep(trials, folder / "tuning", options, callback, score=late_validation_accuracy)
     choices = [choose_settings(one, plan.method) for one, plan in zip(tuned, preset.methods, strict=True)]
     choices += plan_controls(preset, task, tuned)
-    runs = [(config, folder / "evaluation" / one.folder(config["seed"])) for one in choices for config in one.configs(task)]
+    runs = [
+        (config, folder / "evaluation" / one.folder(config["seed"])) for one in choices for config in one.configs(task)
+    ]
     on_stage(f"Evaluating on {task.name}", len(runs))
     with following(callback, [config for config, _ in runs]):
         summaries = iter(run_all(runs, options, callback))
