@@ -1,0 +1,151 @@
+"""A small benchmark from beginning to end: tuning, evaluation, record, and resuming."""
+
+from __future__ import annotations
+
+import json
+from statistics import fmean
+
+import pytest
+from run_helpers import Interrupted, interrupt_after
+
+from fedtaco.benchmark.page import write_page
+from fedtaco.benchmark.plan import CONTROL_FOLDERS
+from fedtaco.benchmark.presets import read_preset
+from fedtaco.benchmark.record import read_record
+from fedtaco.benchmark.runner import run_benchmark
+from fedtaco.experiment import Callback, RunOptions
+from fedtaco.records import RunFolder
+
+TINY = """
+title = "Tiny"
+reference = "fedavg"
+budget = 2
+rates = [1, 4]
+tuning_seeds = [10]
+seeds = [0, 1]
+
+[methods.fedavg]
+
+[methods.fedacg]
+rates = [2]
+grid = { "fedacg.momentum" = [0.5, 0.8] }
+momentum = "fedacg.momentum"
+
+[[tasks]]
+name = "digits, even"
+primary = true
+dataset = "digits"
+partition = "iid"
+clients = 4
+rounds = 12
+local_steps = 3
+local_lr = 0.05
+target = 0.5
+"""
+IN_THIS_PROCESS = RunOptions(workers=1)
+RESUME = RunOptions(resume=True, workers=1)
+
+
+class CountRuns(Callback):
+    """Counts the runs that begin, and those that are skipped."""
+
+    def __init__(self):
+        self.begun, self.skipped = 0, 0
+
+    def on_run_begin(self, run):
+        self.begun += 1
+
+    def on_run_skipped(self, run):
+        self.skipped += 1
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder and the record of a benchmark, and the stages that it announced."""
+    out, stages = tmp_path_factory.mktemp("benchmark") / "tiny", []
+    record = run_benchmark(
+        read_preset("tiny", TINY), out, IN_THIS_PROCESS, Callback(), lambda *stage: stages.append(stage)
+    )
+    return out, record, stages
+
+
+def test_all_methods_and_controls_are_evaluated(finished):
+    out, record, stages = finished
+    assert stages == [("Tuning on digits, even", 4), ("Evaluating on digits, even", 8)]
+    (task,) = record.tasks
+    assert [(entry.name, len(entry.tuning), len(entry.evaluation)) for entry in task.entries] == [
+        ("fedavg", 2, 2),
+        ("fedacg", 2, 2),
+        ("fedavg (local rate η/(1−β))", 0, 2),
+        ("fedavg (server rate η/(1−β))", 0, 2),
+    ]
+    assert read_record(out / "benchmark.json") == record
+    assert set(record.costs) == {"fedavg", "fedacg"}
+
+
+def test_settings_are_chosen_by_held_out_accuracy_of_the_last_ten_rounds(finished):
+    out, record, _ = finished
+    fedavg = record.tasks[0].entries[0]
+    scores = {}
+    for rate in (0.05, 0.2):
+        rounds = RunFolder(out / "digits-even" / "tuning" / f"fedavg_local_lr={rate}" / "seed10").rounds()
+        scores[rate] = fmean(one.validation_accuracy for one in rounds[2:])
+    assert [run.validation_score for run in fedavg.tuning] == list(scores.values())
+    assert fedavg.settings == {"local_lr": max(scores, key=scores.get)}
+    assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
+
+
+def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(finished):
+    out, record, _ = finished
+    for entry in record.tasks[0].entries:
+        folder = CONTROL_FOLDERS.get(entry.name, entry.name)
+        for run in entry.evaluation:
+            recorded = RunFolder(out / "digits-even" / "evaluation" / f"{folder}-seed{run.seed}")
+            config = recorded.config()
+            values = {**config, **config["parameters"]}
+            assert {name: values[name] for name in entry.settings} == entry.settings == run.settings
+            assert config.get("validation", 0) == 0
+            assert run.accuracy == [round(one.accuracy, 4) for one in recorded.rounds()]
+
+
+def test_finished_runs_are_not_repeated(finished):
+    out, record, _ = finished
+    counts = CountRuns()
+    assert run_benchmark(read_preset("tiny", TINY), out, RESUME, counts) == record
+    assert (counts.begun, counts.skipped) == (0, 12)
+
+
+def test_an_interrupted_benchmark_continues_with_the_same_result(finished, tmp_path):
+    _, record, _ = finished
+    preset = read_preset("tiny", TINY)
+    with pytest.raises(Interrupted):
+        run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, interrupt_after(5))
+    counts = CountRuns()
+    assert run_benchmark(preset, tmp_path / "out", RESUME, counts) == record
+    assert (counts.begun, counts.skipped) == (12, 0)
+
+
+def test_the_page_needs_the_record_only(finished, tmp_path):
+    out, record, _ = finished
+    content = (out / "benchmark.json").read_text()
+    (tmp_path / "elsewhere.json").write_text(content)
+    for suffix in ("html", "md"):
+        write_page(record, tmp_path / f"first.{suffix}")
+        write_page(read_record(tmp_path / "elsewhere.json"), tmp_path / f"again.{suffix}")
+        assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"again.{suffix}").read_bytes()
+    assert str(out) not in content
+    assert (
+        max(len(str(value)) for value in json.loads(content)["tasks"][0]["entries"][0]["evaluation"][0]["accuracy"])
+        <= 6
+    )
+
+
+def test_a_setting_that_diverges_is_not_chosen(tmp_path):
+    text = TINY.replace("rates = [1, 4]", "rates = [1, 1e30]").replace("rounds = 12", "rounds = 2")
+    record = run_benchmark(
+        read_preset("tiny", text).select([], ["fedavg"]), tmp_path / "out", IN_THIS_PROCESS, Callback()
+    )
+    (fedavg,) = record.tasks[0].entries
+    assert fedavg.settings == {"local_lr": 0.05}
+    assert [run.stopped is None for run in fedavg.tuning] == [True, False]
+    assert [run.validation_score is None for run in fedavg.tuning] == [False, True]
