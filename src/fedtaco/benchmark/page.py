@@ -8,8 +8,7 @@ from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, TaskRecord
-from fedtaco.benchmark.statistics import TaskComparison
+from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord
 from fedtaco.benchmark.tables import (
     accuracy_table,
     cost_table,
@@ -19,17 +18,20 @@ from fedtaco.benchmark.tables import (
     tuning_table,
     twins_table,
 )
+from fedtaco.benchmark.task_comparison import TaskComparison
 from fedtaco.files import replacing, writing
 from fedtaco.printable import printable
 from fedtaco.records import History, RoundRecord
 from fedtaco.records.formatting import pluralize
 from fedtaco.report.labels import figure_class
-from fedtaco.report.notebook import to_html
 from fedtaco.report.output_files import check_output_file
+from fedtaco.report.page import html_table
 from fedtaco.report.plots import plot_accuracy
 from fedtaco.report.table_formats import MARKDOWN, FormattedTable, format_table
 
 SUFFIXES = (".html", ".md")
+MAX_CURVES = 7
+"""Maximum number of methods in a figure."""
 MAX_SENTENCE = 2000
 """Maximum number of characters in a sentence."""
 LEGEND = (
@@ -54,8 +56,8 @@ class _Section:
     title: str
     sentences: Sequence[str]
     tables: Sequence[FormattedTable]
-    figure: TaskRecord | None = None
-    """The task whose curves are drawn below the sentences."""
+    drawn: TaskComparison | None = None
+    """The methods whose curves are drawn below the sentences."""
 
 
 def write_page(record: BenchmarkRecord, out: Path) -> None:
@@ -107,7 +109,7 @@ def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
         twins = twins_table(one, record.twins)
         results = [accuracy_table(one), course_table(one), *([twins] if twins.rows else [])]
         seeds = ", ".join(map(str, one.seeds))
-        yield _Section(task.name, [f"{kind}: {settings}; seeds {seeds}.", describe_ranking(one)], results, task)
+        yield _Section(task.name, [f"{kind}: {settings}; seeds {seeds}.", describe_ranking(one)], results, one)
         notes = [note for entry in task.entries for note in entry.notes]
         yield _Section(f"{task.name}: tuning", notes, [tuning_table(task.entries)])
     yield _Section("Cost for a client", [], [cost_table(record)])
@@ -151,8 +153,10 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
     for section in sections:
         body.append(f"<section><h2>{escape(section.title)}</h2>")
         body += [f"<p>{escape(printable(sentence, MAX_SENTENCE))}</p>" for sentence in section.sentences]
-        body += [_draw(section.figure)] if section.figure is not None else []
-        body += [f'<div class="scroll" tabindex="0">{to_html(table)}</div>' for table in section.tables]
+        body += [_draw(section.drawn)] if section.drawn and section.drawn.entries else []
+        body += [
+            f'<div class="scroll" tabindex="0">{html_table(table.header, table.rows)}</div>' for table in section.tables
+        ]
         body.append("</section>")
     style = resources.files("fedtaco.report").joinpath("page.css").read_text(encoding="utf-8")
     title = escape(printable(record.title))
@@ -178,19 +182,22 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
 """
 
 
-def _draw(task: TaskRecord) -> str:
-    """Return the accuracy of a task's methods over rounds as an image; nothing if there is no accuracy."""
-    histories = {
-        entry.name: [_history(run.accuracy) for run in entry.evaluation] for entry in task.entries if entry.evaluation
-    }
-    if not any(len(history) for own in histories.values() for history in own):
-        return ""
+def _draw(comparison: TaskComparison) -> str:
+    """Return the accuracy over rounds of the reference and the highest methods, as an image with a caption."""
+    shown = [name for name in comparison.ranking if name != comparison.reference][: MAX_CURVES - 1]
+    runs = {entry.name: entry.evaluation for entry in comparison.entries}
+    drawn = [name for name in (comparison.reference, *shown) if name in runs]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "curves.svg"
-        plot_accuracy(histories, path, task.target)
+        histories = {name: [_history(run.accuracy) for run in runs[name]] for name in drawn}
+        plot_accuracy(histories, path, comparison.task.target)
         source = b64encode(path.read_bytes()).decode()
-    title = escape(printable(f"Test accuracy over rounds on {task.name}"))
-    return f'<img alt="{title}" src="data:image/svg+xml;base64,{source}">'
+    return (
+        f'<img alt="Test accuracy over rounds of {escape(printable(", ".join(drawn)))}" '
+        f'src="data:image/svg+xml;base64,{source}">\n'
+        f'<p class="note">{escape(comparison.reference)} and the {MAX_CURVES - 1} methods with the highest accuracy. '
+        "Line: mean over seeds. Band: from the lowest to the highest seed.</p>"
+    )
 
 
 def _history(accuracies: Sequence[float]) -> History:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, median, stdev
 
 from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, EntryRecord
-from fedtaco.benchmark.statistics import TaskComparison
+from fedtaco.benchmark.task_comparison import TaskComparison
 from fedtaco.printable import printable
 from fedtaco.records.formatting import format_mean, format_target, pluralize
 from fedtaco.report.table_formats import FormattedTable
@@ -122,18 +122,25 @@ def cost_table(record: BenchmarkRecord) -> FormattedTable:
 
 
 def describe_ranking(comparison: TaskComparison) -> str:
-    """Return a sentence on which method is best, and from which others it does not differ significantly."""
+    """Return sentences on which method is highest, and which differ significantly from the reference."""
     if not comparison.ranking:
-        return "all runs diverged."
-    best, *others = comparison.ranking
+        return "No method could be evaluated, because all runs diverged."
+    best, reference = comparison.ranking[0], comparison.reference
     seeds = pluralize(len(comparison.accuracies[best]), "seed")
     start = f"{best} is highest, with {_percent(comparison.accuracies[best].values())} % ({seeds})"
-    p_values = comparison.p_values(best)
-    if not others or len(p_values) < len(others):
-        return f"{start}."
-    similar = [other for other in others if p_values[other] > SIGNIFICANT]
-    rest = f"no significant difference to {', '.join(similar)}" if similar else "significantly above all others"
-    return f"{start}; {rest}."
+    lead = comparison.difference(best, comparison.best_other(best))
+    sentence = (
+        f"{start}." if lead is None else f"{start}; difference to the next, {comparison.best_other(best)}: {lead}."
+    )
+    p_values = comparison.p_values(reference)
+    if not p_values:
+        return sentence
+    significant = [name for name in comparison.ranking if p_values.get(name, 1.0) <= SIGNIFICANT]
+    place = comparison.ranking.index(reference)
+    above = [name for name in significant if comparison.ranking.index(name) < place]
+    below = [name for name in significant if comparison.ranking.index(name) > place]
+    sides = "; ".join(f"{side}: {', '.join(own) or 'none'}" for side, own in (("above", above), ("below", below)))
+    return f"{sentence} Significantly different from {reference}, {sides}."
 
 
 def _percent(values: Iterable[float]) -> str:

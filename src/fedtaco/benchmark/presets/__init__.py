@@ -213,6 +213,8 @@ def _check_grid(one: TunedMethodPlan, budget: int) -> None:
 
 
 def _check_task(task: Task, tuning_seeds: Sequence[int]) -> None:
+    if "," in task.name:
+        raise InvalidInput(f"A task is named '{task.name}'; name it without commas, which separate names.")
     for name in NOT_IN_TASKS:
         if name in task.settings:
             raise InvalidInput(f"The task {task.name} sets {name}, which the protocol determines; remove it.")

@@ -63,6 +63,7 @@ def test_a_preset_is_read():
         (change('["taco", "fedavg"]', '["taco", "stem"]'), "twins contains taco, stem"),
         (change("primary = true\n", ""), "No task is primary"),
         (change('name = "skewed"', 'name = "even"'), "tasks names even more than once"),
+        (change('name = "skewed"', 'name = "a, b"'), "A task is named 'a, b'; name it without commas"),
         (change('partition = "iid"', "eval_every = 2"), "The task even sets eval_every"),
         (change('partition = "iid"', "local_epochs = 2"), "The task even sets local_epochs"),
         (change("twins", "twin"), "There is no entry of a preset 'twin'; did you mean 'twins'"),

@@ -6,7 +6,7 @@ import pytest
 from made_benchmarks import make_entry, make_task
 from scipy.stats import ttest_rel
 
-from fedtaco.benchmark.statistics import TaskComparison
+from fedtaco.benchmark.task_comparison import TaskComparison
 
 FEDAVG, TACO, STEM = [0.80, 0.82, 0.81, 0.79], [0.83, 0.84, 0.85, 0.80], [0.70, 0.73, 0.71, 0.72]
 

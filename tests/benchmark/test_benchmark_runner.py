@@ -32,7 +32,7 @@ grid = { "fedacg.momentum" = [0.5, 0.8] }
 momentum = "fedacg.momentum"
 
 [[tasks]]
-name = "digits, even"
+name = "digits even"
 primary = true
 dataset = "digits"
 partition = "iid"
@@ -71,7 +71,7 @@ def finished(tmp_path_factory):
 
 def test_all_methods_and_controls_are_evaluated(finished):
     out, record, stages = finished
-    assert stages == [("Tuning on digits, even", 4), ("Evaluating on digits, even", 8)]
+    assert stages == [("Tuning on digits even", 4), ("Evaluating on digits even", 8)]
     (task,) = record.tasks
     assert [(entry.name, len(entry.tuning), len(entry.evaluation)) for entry in task.entries] == [
         ("fedavg", 2, 2),

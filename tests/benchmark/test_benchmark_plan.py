@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_presets import OWN
+from test_benchmark_presets import OWN
 
 from fedtaco import InvalidInput
 from fedtaco.benchmark.plan import (
