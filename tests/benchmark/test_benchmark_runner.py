@@ -87,9 +87,10 @@ def test_settings_are_chosen_by_held_out_accuracy_of_the_last_ten_rounds(finishe
     out, record, _ = finished
     fedavg = record.tasks[0].entries[0]
     scores = {}
-    for rate in (0.05, 0.2):
+    for rate, run in zip((0.05, 0.2), fedavg.tuning, strict=True):
         rounds = RunFolder(out / "digits-even" / "tuning" / f"fedavg_local_lr={rate}" / "seed10").rounds()
         scores[rate] = fmean(one.validation_accuracy for one in rounds[2:])
+        assert run.accuracy == [round(one.validation_accuracy, 4) for one in rounds]
     assert [run.validation_score for run in fedavg.tuning] == list(scores.values())
     assert fedavg.settings == {"local_lr": max(scores, key=scores.get)}
     assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
@@ -149,3 +150,13 @@ def test_a_setting_that_diverges_is_not_chosen(tmp_path):
     assert fedavg.settings == {"local_lr": 0.05}
     assert [run.stopped is None for run in fedavg.tuning] == [True, False]
     assert [run.validation_score is None for run in fedavg.tuning] == [False, True]
+
+
+def test_the_score_decides_which_setting_is_chosen(tmp_path, monkeypatch):
+    def prefer_small_rates(summary):
+        return 1 - RunFolder(summary["folder"]).config()["local_lr"]
+
+    monkeypatch.setattr("fedtaco.benchmark.runner.late_validation_accuracy", prefer_small_rates)
+    preset = read_preset("tiny", TINY.replace("rounds = 12", "rounds = 2")).select([], ["fedavg"])
+    record = run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, Callback())
+    assert record.tasks[0].entries[0].settings == {"local_lr": 0.05}

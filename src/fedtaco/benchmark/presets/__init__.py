@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.files import reading
+from fedtaco.files import packaged_presets, read_packaged_preset, reading
 from fedtaco.records.documents import parse_toml, read_bounded
 from fedtaco.records.schema import read_as
 
@@ -131,7 +130,7 @@ class Preset:
 
 def preset_names() -> list[str]:
     """Return the names of the presets that come with fedtaco."""
-    return sorted(path.name.removesuffix(".toml") for path in files(__name__).iterdir() if path.name.endswith(".toml"))
+    return packaged_presets(__name__)
 
 
 def load_preset(name: str) -> Preset:
@@ -153,7 +152,7 @@ def load_preset(name: str) -> Preset:
             return read_preset(path.stem, read_bounded(path))
     if name not in preset_names():
         raise unknown("benchmark", name, [*preset_names(), "PATH.toml"])
-    return read_preset(name, files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return read_preset(name, read_packaged_preset(__name__, name))
 
 
 def read_preset(name: str, text: str) -> Preset:
