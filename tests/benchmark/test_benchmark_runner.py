@@ -6,30 +6,25 @@ import json
 from statistics import fmean
 
 import pytest
-from run_helpers import Interrupted, interrupt_after
+from run_helpers import Interrupted
 
 from fedtaco.benchmark.page import write_page
 from fedtaco.benchmark.plan import CONTROL_FOLDERS
-from fedtaco.benchmark.presets import read_preset
+from fedtaco.benchmark.presets import load_preset, read_preset
 from fedtaco.benchmark.record import read_record
 from fedtaco.benchmark.runner import run_benchmark
 from fedtaco.experiment import Callback, RunOptions
 from fedtaco.records import RunFolder
 
-TINY = """
-title = "Tiny"
+FEDAVG = """
+title = "FedAvg"
 reference = "fedavg"
 budget = 2
 rates = [1, 4]
 tuning_seeds = [10]
-seeds = [0, 1]
+seeds = [0]
 
 [methods.fedavg]
-
-[methods.fedacg]
-rates = [2]
-grid = { "fedacg.momentum" = [0.5, 0.8] }
-momentum = "fedacg.momentum"
 
 [[tasks]]
 name = "digits even"
@@ -37,10 +32,9 @@ primary = true
 dataset = "digits"
 partition = "iid"
 clients = 4
-rounds = 12
+rounds = 2
 local_steps = 3
 local_lr = 0.05
-target = 0.5
 """
 IN_THIS_PROCESS = RunOptions(workers=1)
 RESUME = RunOptions(resume=True, workers=1)
@@ -59,36 +53,50 @@ class CountRuns(Callback):
         self.skipped += 1
 
 
+class InterruptAfterRuns(Callback):
+    """Interrupts a benchmark in the first round after a number of runs."""
+
+    def __init__(self, runs):
+        self.left = runs
+
+    def on_run_end(self, run, summary):
+        self.left -= 1
+
+    def on_round_end(self, run, record):
+        if self.left == 0:
+            raise Interrupted
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder and the record of a benchmark, and the stages that it announced."""
-    out, stages = tmp_path_factory.mktemp("benchmark") / "tiny", []
-    record = run_benchmark(
-        read_preset("tiny", TINY), out, IN_THIS_PROCESS, Callback(), lambda *stage: stages.append(stage)
-    )
+    out, stages = tmp_path_factory.mktemp("benchmark") / "smoke", []
+    preset = load_preset("benchmark-smoke")
+    record = run_benchmark(preset, out, IN_THIS_PROCESS, Callback(), lambda *stage: stages.append(stage))
     return out, record, stages
 
 
 def test_all_methods_and_controls_are_evaluated(finished):
     out, record, stages = finished
-    assert stages == [("Tuning on digits even", 4), ("Evaluating on digits even", 8)]
+    assert stages == [("Tuning on digits groups", 12), ("Evaluating on digits groups", 10)]
     (task,) = record.tasks
     assert [(entry.name, len(entry.tuning), len(entry.evaluation)) for entry in task.entries] == [
-        ("fedavg", 2, 2),
-        ("fedacg", 2, 2),
+        ("fedavg", 4, 2),
+        ("fedacg", 4, 2),
+        ("taco", 4, 2),
         ("fedavg (local rate η/(1−β))", 0, 2),
         ("fedavg (server rate η/(1−β))", 0, 2),
     ]
     assert read_record(out / "benchmark.json") == record
-    assert set(record.costs) == {"fedavg", "fedacg"}
+    assert set(record.costs) == {"fedavg", "fedacg", "taco"}
 
 
 def test_settings_are_chosen_by_held_out_accuracy_of_the_last_ten_rounds(finished):
     out, record, _ = finished
     fedavg = record.tasks[0].entries[0]
     scores = {}
-    for rate, run in zip((0.05, 0.2), fedavg.tuning, strict=True):
-        rounds = RunFolder(out / "digits-even" / "tuning" / f"fedavg_local_lr={rate}" / "seed10").rounds()
+    for rate, run in zip((0.025, 0.05, 0.1, 0.2), fedavg.tuning, strict=True):
+        rounds = RunFolder(out / "digits-groups" / "tuning" / f"fedavg_local_lr={rate}" / "seed100").rounds()
         scores[rate] = fmean(one.validation_accuracy for one in rounds[2:])
         assert run.accuracy == [round(one.validation_accuracy, 4) for one in rounds]
     assert [run.validation_score for run in fedavg.tuning] == list(scores.values())
@@ -101,7 +109,7 @@ def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(fin
     for entry in record.tasks[0].entries:
         folder = CONTROL_FOLDERS.get(entry.name, entry.name)
         for run in entry.evaluation:
-            recorded = RunFolder(out / "digits-even" / "evaluation" / f"{folder}-seed{run.seed}")
+            recorded = RunFolder(out / "digits-groups" / "evaluation" / f"{folder}-seed{run.seed}")
             config = recorded.config()
             values = {**config, **config["parameters"]}
             assert {name: values[name] for name in entry.settings} == entry.settings == run.settings
@@ -112,18 +120,18 @@ def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(fin
 def test_finished_runs_are_not_repeated(finished):
     out, record, _ = finished
     counts = CountRuns()
-    assert run_benchmark(read_preset("tiny", TINY), out, RESUME, counts) == record
-    assert (counts.begun, counts.skipped) == (0, 12)
+    assert run_benchmark(load_preset("benchmark-smoke"), out, RESUME, counts) == record
+    assert (counts.begun, counts.skipped) == (0, 22)
 
 
 def test_an_interrupted_benchmark_continues_with_the_same_result(finished, tmp_path):
     _, record, _ = finished
-    preset = read_preset("tiny", TINY)
+    preset = load_preset("benchmark-smoke")
     with pytest.raises(Interrupted):
-        run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, interrupt_after(5))
+        run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, InterruptAfterRuns(14))
     counts = CountRuns()
     assert run_benchmark(preset, tmp_path / "out", RESUME, counts) == record
-    assert (counts.begun, counts.skipped) == (12, 0)
+    assert (counts.begun, counts.skipped) == (8, 14)
 
 
 def test_the_page_needs_the_record_only(finished, tmp_path):
@@ -142,10 +150,8 @@ def test_the_page_needs_the_record_only(finished, tmp_path):
 
 
 def test_a_setting_that_diverges_is_not_chosen(tmp_path):
-    text = TINY.replace("rates = [1, 4]", "rates = [1, 1e30]").replace("rounds = 12", "rounds = 2")
-    record = run_benchmark(
-        read_preset("tiny", text).select([], ["fedavg"]), tmp_path / "out", IN_THIS_PROCESS, Callback()
-    )
+    preset = read_preset("own", FEDAVG.replace("rates = [1, 4]", "rates = [1, 1e30]"))
+    record = run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, Callback())
     (fedavg,) = record.tasks[0].entries
     assert fedavg.settings == {"local_lr": 0.05}
     assert [run.stopped is None for run in fedavg.tuning] == [True, False]
@@ -157,6 +163,5 @@ def test_the_score_decides_which_setting_is_chosen(tmp_path, monkeypatch):
         return 1 - RunFolder(summary["folder"]).config()["local_lr"]
 
     monkeypatch.setattr("fedtaco.benchmark.runner.late_validation_accuracy", prefer_small_rates)
-    preset = read_preset("tiny", TINY.replace("rounds = 12", "rounds = 2")).select([], ["fedavg"])
-    record = run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, Callback())
+    record = run_benchmark(read_preset("own", FEDAVG), tmp_path / "out", IN_THIS_PROCESS, Callback())
     assert record.tasks[0].entries[0].settings == {"local_lr": 0.05}

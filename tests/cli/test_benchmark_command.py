@@ -38,8 +38,8 @@ def test_presets_are_listed(cli):
 def test_a_dry_run_states_the_work_and_runs_nothing(cli):
     done = cli("benchmark", "benchmark-smoke", "--dry-run")
     assert done.returncode == 0
-    # 12 tuning runs, and three methods and two controls with three seeds; 12 rounds of 5 steps of 10 clients
-    assert f"27 runs, {27 * 12 * 5 * 10:,} client steps in all." in done.stdout
+    # 12 tuning runs, and three methods and two controls with two seeds; 12 rounds of 5 steps of 6 clients
+    assert f"22 runs, {22 * 12 * 5 * 6:,} client steps in all." in done.stdout
     assert not Path("runs").exists()
 
 
