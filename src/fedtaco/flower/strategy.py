@@ -137,7 +137,8 @@ class FedStrategy(Strategy):
             f"{run['lr_schedule']} learning rate of {run['local_lr']}",
             f"Cohort: {run['participation']:g} of the clients, at least {policy.min_train_nodes}; "
             f"{policy.min_available_nodes} must be connected",
-            f"On the wire: {cost.down} vectors and {cost.scalars_down} scalars down, {cost.up:g} vectors up",
+            f"On the wire: {pluralize(cost.down, 'vector')} and {pluralize(cost.scalars_down, 'scalar')} down, "
+            f"{cost.up:g} vector{'' if cost.up == 1 else 's'} up",
             f"Detector: {self.detector.name}",
             f"Checkpoint: {'none' if self.folder is None else self.folder.path}",
         ]
