@@ -94,7 +94,7 @@ def plan_tuning(preset: Preset, task: Task) -> list[Trial]:
 def _grid(one: TunedMethodPlan, config: ExperimentConfig) -> dict[str, list[float | str]]:
     rates: list[float | str] = [_round(rate * config["local_lr"]) for rate in one.rates]
     steps = config["local_steps"]
-    return {"local_lr": rates, **{name: [_value(one, steps) for one in own] for name, own in one.grid.items()}}
+    return {"local_lr": rates, **{name: [_value(given, steps) for given in own] for name, own in one.grid.items()}}
 
 
 def _value(given: float | str, local_steps: int) -> float | str:

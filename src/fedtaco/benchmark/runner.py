@@ -139,10 +139,14 @@ def _run_record(summary: Mapping[str, Any], settings: Mapping[str, float | str],
         settings=dict(settings),
         accuracy=[round(value, DIGITS) for value in history.column(measured) if value is not None],
         validation_score=late_validation_accuracy(summary) if is_tuning and not summary["stopped"] else None,
-        output_accuracy=summary["output_accuracy"],
-        worst_tenth_accuracy=summary["worst_tenth_accuracy"],
+        output_accuracy=_rounded(summary["output_accuracy"]),
+        worst_tenth_accuracy=_rounded(summary["worst_tenth_accuracy"]),
         stopped=summary["stopped"],
     )
+
+
+def _rounded(accuracy: float | None) -> float | None:
+    return None if accuracy is None else round(accuracy, DIGITS)
 
 
 def late_validation_accuracy(summary: Mapping[str, Any]) -> float | None:

@@ -50,7 +50,11 @@ def benchmark(
     from fedtaco.benchmark.presets import load_preset, preset_names
 
     if from_ is not None:
-        _redraw(from_, out or from_.with_name(PAGE), preset)
+        if preset or tasks or methods or dry_run or resume or overwrite:
+            raise InvalidInput(
+                "--from draws the page of runs that have ended; no other option than --out applies to it."
+            )
+        _redraw(from_, out or from_.with_name(PAGE))
         return
     if preset is None:
         table = Table("name", "what it compares")
@@ -90,12 +94,10 @@ def _run(preset: "Preset", folder: Path, options: RunOptions) -> None:
     print_line(f"Written to {folder}: {PAGE}, benchmark.json")
 
 
-def _redraw(record: Path, page: Path, preset: str | None) -> None:
+def _redraw(record: Path, page: Path) -> None:
     from fedtaco.benchmark.page import check_page, write_page
     from fedtaco.benchmark.record import read_record
 
-    if preset is not None:
-        raise InvalidInput(f"Either run the preset {preset}, or draw the page of {record} (--from), not both.")
     check_page(page)
     write_page(read_record(record), page)
     print_line(f"Written to {page}")
