@@ -165,11 +165,11 @@ def test_gradients_and_correction_explain_the_whole_move_of_a_client(name, momen
     simulator = small_federation.make_simulator(method, optimizer=Sgd(momentum=momentum, nesterov=momentum > 0))
     seen = []
 
-    def note(before, instructions, jobs, outcome):
-        weights, updates = before.server.weights, outcome.uploads.vectors["update"]
-        for job, update in zip(jobs, updates, strict=True):
-            parts = trace_client(simulator.runner, method, instructions, job, weights)
-            moved = weights - instructions.broadcast.start + update
+    def note(training, outcome):
+        weights, updates = training.before.server.weights, outcome.uploads.vectors["update"]
+        for job, update in zip(training.jobs, updates, strict=True):
+            parts = trace_client(simulator.runner, method, training.instructions, job, weights)
+            moved = weights - training.instructions.broadcast.start + update
             seen.append((parts.gradients + parts.correction - moved).norm() / moved.norm())
 
     simulator.diagnoser = type("Notes", (), {"diagnose": staticmethod(note)})()

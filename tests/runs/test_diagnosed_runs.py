@@ -73,6 +73,14 @@ def test_partial_participation_is_diagnosed():
     assert [len(record.clients) for record in found] == [3, 3, 3]
 
 
+def test_rounds_with_absent_clients_are_diagnosed():
+    found = fedtaco.run("taco", diagnose=True, client_dropout=0.7, **{**QUICK, "rounds": 6}).diagnostics
+    cohorts = [[one.client for one in record.clients] for record in found]
+    assert [record.round for record in found] == list(range(1, 7))
+    assert 0 < sum(map(len, cohorts)) < 36
+    assert [] in cohorts
+
+
 def test_personal_layers_are_refused_before_anything_is_run(tmp_path):
     with pytest.raises(InvalidInput, match="one model for all clients"):
         fedtaco.run("fedavg", out=tmp_path / "run", diagnose=True, personal="*bias", **QUICK)

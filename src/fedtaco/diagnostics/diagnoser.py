@@ -5,6 +5,7 @@ gradients of the global loss for each of them and four for the round. Nothing th
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -26,6 +27,17 @@ from fedtaco.run_state import RoundOutcome, RunState
 
 Gradient = Callable[[Tensor], Tensor]
 """Returns the gradient of the global loss at a point."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What the clients of a round that answered were asked to do in one phase."""
+
+    before: RunState
+    """The state before the round."""
+    instructions: Instructions
+    """Their instructions, with one entry per job in each of the broadcast's scalars."""
+    jobs: Sequence[ClientJob]
 
 
 class Diagnoser:
@@ -54,21 +66,18 @@ class Diagnoser:
         counts = [len(runner.clients[client]) if by_samples else 1 for client in clients]
         self.loss = GlobalLoss(runner, dict(zip(clients, normalize(counts).tolist(), strict=True)))
 
-    def diagnose(
-        self, before: RunState, instructions: Instructions, jobs: Sequence[ClientJob], outcome: RoundOutcome
-    ) -> RoundDiagnostics:
+    def diagnose(self, training: Training, outcome: RoundOutcome) -> RoundDiagnostics:
         """Return the diagnostics of a round.
 
         Parameters
         ----------
-        before
-            The state before the round.
-        instructions, jobs
-            What the cohort was asked to do in the training phase.
+        training
+            The training phase.
         outcome
             The round after aggregation.
         """
-        weights, after = before.server.weights, outcome.state.server.weights
+        instructions, jobs = training.instructions, training.jobs
+        weights, after = training.before.server.weights, outcome.state.server.weights
         gradient = partial(self.loss.gradient, buffers=instructions.buffers)
         slope = gradient(weights)
         used = set(outcome.uploads.clients.tolist())
@@ -87,43 +96,39 @@ class Diagnoser:
             over_correction=(
                 _index_of_round(gradient, weights, instructions, outcome, traced) if is_complete else None
             ),
-            **self._coefficients(before, instructions, outcome, traced if is_complete else {}),
-            clients=_diagnose_clients(gradient, weights, slope, outcome, traced),
+            **self._coefficients(training, outcome, traced if is_complete else {}),
+            clients=_diagnose_clients(gradient, weights, slope, outcome, traced) if used else [],
         )
 
     def _coefficients(
-        self, before: RunState, instructions: Instructions, outcome: RoundOutcome, traced: Mapping[int, Trajectory]
+        self, training: Training, outcome: RoundOutcome, traced: Mapping[int, Trajectory]
     ) -> dict[str, Any]:
         """Return α_t, β_t and the residuals of the lemmas, where they are defined."""
-        scalars, clients = instructions.broadcast.scalars, outcome.uploads.clients.tolist()
+        scalars, clients = training.instructions.broadcast.scalars, outcome.uploads.clients.tolist()
         if "alpha" not in scalars or not clients:
             return {}
-        received = scalars["alpha"][[outcome.results.cohort.index(client) for client in clients]].double()
+        rows = {job.client: job.row for job in training.jobs}
+        received = scalars["alpha"][[rows[client] for client in clients]].double()
         found: dict[str, Any] = {"alpha": float(received.mean())}
         if isinstance(self.method, TacoCorrection):
             found["momentum"] = round_momentum(self.method, outcome.uploads, received)
             if traced and outcome.uploads.constants.local_lr > 0:
-                found |= self._lemmas(before, instructions, outcome, traced, found["alpha"])
+                found |= self._lemmas(training, outcome, traced, found["alpha"])
         return found
 
     def _lemmas(
-        self,
-        before: RunState,
-        instructions: Instructions,
-        outcome: RoundOutcome,
-        traced: Mapping[int, Trajectory],
-        alpha: float,
+        self, training: Training, outcome: RoundOutcome, traced: Mapping[int, Trajectory], alpha: float
     ) -> dict[str, float | None]:
         """Return the residuals of Lemmas 1 and 2; z is computed for TACO's parts, too, which return w."""
-        uploads, last = outcome.uploads, instructions.broadcast.vectors["direction"].double()
+        uploads, last = outcome.uploads, training.instructions.broadcast.vectors["direction"].double()
         rates = uploads.client_effective_steps * uploads.constants.local_lr
         by_gradients = torch.stack([traced[client].gradients for client in uploads.clients.tolist()])
         mean_gradient = (by_gradients / rates[:, None]).mean(0)
         server_lr, last_server_lr = (
             uploads.relaxation * _rate_sum(self.runner.config.constants.in_round(number))
-            for number in (instructions.round, max(1, instructions.round - 1))
+            for number in (training.instructions.round, max(1, training.instructions.round - 1))
         )
-        weights, after = before.server.weights.double(), outcome.state.server.weights.double()
+        weights, after = training.before.server.weights.double(), outcome.state.server.weights.double()
         output = weights - (1 - alpha) * last_server_lr * last
         new_output = after + (1 - float(uploads.geometry.alpha.mean())) * (after - weights)
         direction = uploads.per_step(uploads.mean_update).double()

@@ -146,6 +146,8 @@ class StoredSummary(TypedDict):
     client_seconds: Metric | None
     alpha: dict[str, Metric]
     dropped_uploads: Count
+    unanswered: Count
+    missed_deadlines: Count
     detection: StoredDetection | None
     over_correction: NotRequired[StoredOverCorrection | None]
     partition_notes: list[str]
