@@ -25,9 +25,9 @@ MEAN_CURVATURE = sum(CURVATURES) / N
 class Point(nn.Module):
     """A model that is a point in the plane; it passes its input on to the loss."""
 
-    def __init__(self):
+    def __init__(self, start=(0.0, 0.0)):
         super().__init__()
-        self.w = nn.Parameter(torch.from_numpy(START.copy()))
+        self.w = nn.Parameter(torch.tensor(start, dtype=torch.float64))
 
     def forward(self, curvature):
         return self.w.expand(len(curvature), 2), curvature
@@ -44,7 +44,7 @@ def make_simulator(method, *, curvatures=CURVATURES, constants=None, **options):
     pairs = zip(curvatures, CENTRES, strict=True)
     clients = [TensorSamples(torch.from_numpy(H)[None], torch.from_numpy(c)[None]) for H, c in pairs]
     numbers = Constants(**{"clients": N, "rounds": ROUNDS, "local_steps": K, "local_lr": LR, **(constants or {})})
-    runner = ClientRunner(FlatModel(Point()), clients, ClientConfig(numbers, 1, quadratic, seed=0))
+    runner = ClientRunner(FlatModel(Point(START.tolist())), clients, ClientConfig(numbers, 1, quadratic, seed=0))
     return Simulator(method, runner, None, diagnose=True, **options)
 
 
