@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from fedtaco import InvalidInput
@@ -143,3 +147,10 @@ def test_presets_of_the_protocol():
     cnn = load_preset("benchmark-cnn")
     assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco"]
     assert {task.settings["model"] for task in cnn.tasks} == {"cnn"}
+
+
+def test_the_documented_preset_is_the_smallest_one():
+    page = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    smallest = load_preset("benchmark-smoke")
+    assert read_preset("benchmark-smoke", documented) == replace(smallest, title="FedAvg, FedACG and TACO on digits")
