@@ -70,6 +70,7 @@ def test_a_preset_is_read():
         (change('name = "skewed"', 'name = "a, b"'), "A task is named 'a, b'; name it without commas"),
         (change('partition = "iid"', "eval_every = 2"), "The task even sets eval_every"),
         (change('partition = "iid"', "local_epochs = 2"), "The task even sets local_epochs"),
+        (change('partition = "iid"', 'local_work = "uniform:0.3,1.0"'), "The task even sets local_work"),
         (change("twins", "twin"), "There is no entry of a preset 'twin'; did you mean 'twins'"),
         (change("rates = [1]\n", "rate = [1]\n"), "There is no entry of methods.taco 'rate'"),
         (change("[methods.taco]", '[methods.taco]\nmomentum = "taco.beta"'), "The momentum of taco is taco.beta"),
