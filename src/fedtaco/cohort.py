@@ -15,6 +15,20 @@ Phase = Literal["survey", "train"]
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """Bytes that the clients of a cohort sent and received, and as messages carried them, with headers, if any did."""
+
+    up: int = 0
+    down: int = 0
+    wire_up: int | None = None
+    wire_down: int | None = None
+
+    def __add__(self, other: Traffic) -> Traffic:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Traffic(*(one if two is None else two + (one or 0) for one, two in pairs))
+
+
+@dataclass(frozen=True)
 class Instructions:
     """What the server asks a cohort to do in one phase of a round, and the data for it."""
 
@@ -22,6 +36,13 @@ class Instructions:
     round: int
     broadcast: Broadcast
     buffers: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that one client receives: vectors, buffers and its scalars."""
+        sent = self.broadcast
+        vectors = (sent.start, self.buffers, *sent.vectors.values())
+        return sum(tensor.nbytes for tensor in vectors) + sum(column.itemsize for column in sent.scalars.values())
 
     def context_without_samples(
         self, row: int, constants: Constants, memory: NamedTensors, steps: int = 1
@@ -84,6 +105,7 @@ class CohortResults:
     training_losses: dict[int, float | None] = field(default_factory=dict)
     dropped: dict[int, str] = field(default_factory=dict)
     """Clients whose upload is not used, with the reason."""
+    traffic: Traffic = Traffic()
 
     @classmethod
     def empty(cls, jobs: Sequence[ClientJob]) -> CohortResults:
@@ -93,9 +115,9 @@ class CohortResults:
         steps, counts = torch.tensor([job.steps for job in ordered]), [job.count for job in ordered]
         return cls(cohort, torch.tensor(cohort), steps, normalize(counts))
 
-    def put(self, job: ClientJob, result: ClientResult, decoded: NamedTensors) -> None:
-        """Store the result of a job; ``decoded`` is its upload as full vectors."""
-        for name, tensor in decoded.items():
+    def put(self, job: ClientJob, result: ClientResult) -> None:
+        """Store the result of a job."""
+        for name, tensor in result.upload.items():
             self.vectors[name] = self._allocate(self.vectors.get(name), tensor)
             self.vectors[name][job.row] = tensor
         self.buffers = self._allocate(self.buffers, result.buffers)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from fedtaco.client import ClientRunner
 from fedtaco.client_evaluation import ClientEvaluator, evaluate_own_models
-from fedtaco.cohort import ClientJob, CohortResults, Instructions
+from fedtaco.codecs import NO_CODEC, Codec
+from fedtaco.cohort import ClientJob, CohortResults, Instructions, Traffic
+from fedtaco.compression import Compression, without_residuals
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
@@ -63,6 +65,8 @@ class Simulator:
         ``samples``.
     detector
         Judges the uploads of every round.
+    codec
+        Compresses the uploads.
     adversaries
         Clients that misbehave.
     engine
@@ -85,6 +89,7 @@ class Simulator:
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
+        codec: Codec = NO_CODEC,
         adversaries: AdversarialClients = NO_ADVERSARIES,
         engine: Engine | None = None,
     ) -> None:
@@ -93,7 +98,9 @@ class Simulator:
         self.steps = steps or [self.config.constants.local_steps] * len(self.clients)
         self.weighting = weighting
         size = cohort_size(participation, len(self.clients))
-        self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off(), eval_every)
+        constants, seed = self.config.constants, self.config.seed
+        self.server = Server(method, constants, seed, size, detector or Off(), eval_every, codec)
+        self.compression = Compression(method, codec, seed, constants)
         self.evaluator = evaluator or Evaluator(self.model, self.config.loss, self.config.seed)
         self.metrics = metrics or {}
         honest = sorted(set(range(len(self.clients))) - adversaries.clients)
@@ -114,6 +121,11 @@ class Simulator:
         """Return the state before the first round."""
         state = self.server.initial_state(*self.start)
         return SimulatorState(**vars(state))
+
+    def new_memory(self, instructions: Instructions) -> NamedTensors:
+        """Return the memory of a client before its first round; ``instructions`` are those of any round."""
+        memory = self.runner.new_memory(self.method, instructions.broadcast.start)
+        return {**memory, **self.compression.initial_residuals(instructions, memory)}
 
     def rounds(self, state: RunState) -> Generator[FinishedRound, None, None]:
         """Run the rounds that follow ``state`` and yield each one when it is finished."""
@@ -138,13 +150,15 @@ class Simulator:
     def _run_round(self, state: RunState) -> FinishedRound:
         started = perf_counter()
         memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
-        cohort, decisions = self.server.choose_cohort(state), list[Decision]()
+        cohort, decisions, traffic = self.server.choose_cohort(state), list[Decision](), Traffic()
         if self.method.surveys:
             survey = self.server.survey_instructions(state)
             results, _ = self._run_cohort(survey, cohort, state, memories)
+            traffic += results.traffic
             state, decisions = self.server.absorb(state, survey, results)
         instructions = self.server.train_instructions(state, cohort)
         results, memories = self._run_cohort(instructions, cohort, state, memories)
+        results.traffic += traffic
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
@@ -157,7 +171,7 @@ class Simulator:
 
         ``memories`` holds the memories of adversaries before the round.
         """
-        fresh = self.runner.new_memory(self.method, instructions.broadcast.start)
+        fresh = self.new_memory(instructions)
         jobs = [
             ClientJob(
                 row,
@@ -168,7 +182,10 @@ class Simulator:
             )
             for row, client in enumerate(cohort.tolist())
         ]
-        results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
+        trained = [without_residuals(job) for job in jobs]
+        results, memories = self.adversaries.run(self.method, instructions, trained, memories)
+        sent = self.compression.compress_cohort(instructions, jobs, results)
+        results.traffic = Traffic(sent, len(jobs) * instructions.nbytes)
         results.drop(find_invalid(results.vectors, results.buffers, self.model.min_buffers))
         if not len(results.clients):
             raise self.server.diverged(instructions.round, "no client sent a finite upload")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from sketches import SKETCHES
 
 from fedtaco.methods import METHODS, FedAvg, FedProxTaco, Method, ScaffoldTaco, Stem, Taco
 from fedtaco.testing import METHOD_CONTRACT, check_method
@@ -20,7 +19,6 @@ SUBJECTS: list[Method] = [
     FedProxTaco(coefficient="replace-factor"),
     FedProxTaco(coefficient="replace-alpha"),
     ScaffoldTaco(coefficient="replace-alpha"),
-    *SKETCHES,
 ]
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
+from fedtaco.codecs import check_compression, parse_codec
 from fedtaco.data import BY_CLIENT, check_partition, count_own_clients, dataset_info
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
@@ -82,6 +83,7 @@ def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> Experiment
         )
     method, detector = create_method_and_detector(config)
     check_optimizer(method, make_optimizer(config))
+    check_compression(method, parse_codec(config["compress"]))
     check_parameters(config["parameters"], [config["method"]], config["detector"])
     return {**config, "parameters": {**method.parameters(), **detector.parameters()}}
 

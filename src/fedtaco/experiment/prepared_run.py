@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.codecs import parse_codec
 from fedtaco.data import (
     Partition,
     Samples,
@@ -188,6 +189,7 @@ def prepare_simulator(
         participation=config["participation"],
         weighting=config["weighting"],
         detector=detector,
+        codec=parse_codec(config["compress"]),
         adversaries=adversaries,
         engine=engine.build(runner),
     )

@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
+from fedtaco.codecs import check_compression, parse_codec
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
 from fedtaco.flower.arrays import check_dtypes, with_weights
 from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
@@ -63,6 +64,7 @@ class FedStrategy(Strategy):
     **settings
         - ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
           ``weight_decay``, ``clip_norm``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
+        - ``compress``: the codec of uploads, such as ``"q8"``; client apps must allow one of your own.
         - ``personal``: the layers that each node keeps for itself, as patterns such as ``"head.*"``; client apps then
           evaluate the model of :func:`fedtaco.flower.receive_model`.
         - ``fraction_train``, ``min_train_nodes``, ``min_available_nodes``: the fraction of the clients in a round,
@@ -112,6 +114,8 @@ class FedStrategy(Strategy):
         run_settings |= {"local_steps": local_steps, "participation": own["fraction_train"], "weighting": weighting}
         self.run_settings = check_settings(RunSettings, run_settings)
         check_optimizer(self.method, make_optimizer(self.run_settings))
+        self.codec = parse_codec(self.run_settings["compress"])
+        check_compression(self.method, self.codec)
         self.policy = NodePolicy(
             method=METHODS.spec(self.method),
             min_train_nodes=own["min_train_nodes"],
@@ -137,6 +141,7 @@ class FedStrategy(Strategy):
             f"Cohort: {run['participation']:g} of the clients, at least {policy.min_train_nodes}; "
             f"{policy.min_available_nodes} must be connected",
             f"On the wire: {cost.down} vectors and {cost.scalars_down} scalars down, {cost.up:g} vectors up",
+            f"Compression of uploads: {self.codec}",
             f"Detector: {self.detector.name}",
             f"Checkpoint: {'none' if self.folder is None else self.folder.path}",
         ]
@@ -313,7 +318,7 @@ class FedStrategy(Strategy):
         run = check_settings(RunSettings, {**self.run_settings, "rounds": num_rounds})
         constants = make_constants(run, clients=clients, rounds=num_rounds, local_steps=run["local_steps"])
         size = min(clients, max(cohort_size(run["participation"], clients), self.policy.min_train_nodes))
-        return Server(self.method, constants, run["seed"], size, self.detector, run["eval_every"])
+        return Server(self.method, constants, run["seed"], size, self.detector, run["eval_every"], self.codec)
 
     def _config(self, server: Server) -> dict[str, Any]:
         """Return the settings as the run folder stores them."""

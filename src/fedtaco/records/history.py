@@ -69,6 +69,13 @@ class RoundRecord:
     """The reason for each client whose upload was not used."""
     decisions: list[Decision] = field(default_factory=list)
     """What the detector decided."""
+    bytes_up: int = 0
+    """Bytes that the clients of the cohort sent, as the codec leaves them; dropped uploads included."""
+    bytes_down: int = 0
+    """Bytes that they received."""
+    wire_bytes_up: int | None = None
+    """The same with the headers of arrays, as messages carried them; ``None`` in a simulation."""
+    wire_bytes_down: int | None = None
 
     @property
     def is_evaluated(self) -> bool:

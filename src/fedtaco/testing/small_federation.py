@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.codecs import NO_CODEC, Codec
 from fedtaco.data import TensorSamples
 from fedtaco.engines import Engine, SerialEngine
 from fedtaco.local_optimizer import PLAIN_SGD, LocalOptimizer
@@ -55,6 +56,7 @@ def make_simulator(
     weighting: str = "uniform",
     steps: Sequence[int] | None = None,
     detector: Detector | None = None,
+    codec: Codec = NO_CODEC,
     adversaries: AdversarialClients = NO_ADVERSARIES,
 ) -> Simulator:
     """Return a simulator of the small federation.
@@ -69,7 +71,7 @@ def make_simulator(
         Settings of local training.
     engine
         Returns the engine that runs the clients of a runner.
-    participation, weighting, steps, detector, adversaries
+    participation, weighting, steps, detector, codec, adversaries
         As in :class:`~fedtaco.simulator.Simulator`.
 
     Returns
@@ -92,6 +94,7 @@ def make_simulator(
         participation=participation,
         weighting="samples" if weighting == "samples" else "uniform",
         detector=detector,
+        codec=codec,
         adversaries=adversaries,
         engine=engine(runner),
     )
