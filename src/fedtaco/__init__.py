@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedtaco.codecs import CODECS, Q4, Q8, Codec, NoCodec, RandK, Sign, TopK
     from fedtaco.data import split
     from fedtaco.errors import InvalidInput, RunStopped, StopTraining
     from fedtaco.experiment.config_file import read_config
@@ -77,14 +78,18 @@ if TYPE_CHECKING:
 from fedtaco.version import __version__
 
 __all__ = [
+    "CODECS",
     "DETECTORS",
     "METHODS",
+    "Q4",
+    "Q8",
     "Behaviour",
     "BestModel",
     "Broadcast",
     "Callback",
     "ClientRecord",
     "ClientView",
+    "Codec",
     "Comparison",
     "Constants",
     "Cost",
@@ -118,10 +123,12 @@ __all__ = [
     "Mime",
     "MimeLite",
     "NamedTensors",
+    "NoCodec",
     "NormDetector",
     "Off",
     "PaperDetector",
     "ProgressBar",
+    "RandK",
     "Result",
     "RoundRecord",
     "Run",
@@ -130,6 +137,7 @@ __all__ = [
     "ScaffoldM",
     "ScaffoldTaco",
     "ServerState",
+    "Sign",
     "Stem",
     "StemOriginal",
     "StopTraining",
@@ -138,6 +146,7 @@ __all__ = [
     "TacoAggregation",
     "TacoCorrection",
     "TacoUniform",
+    "TopK",
     "Uploads",
     "Verdict",
     "__version__",
@@ -154,7 +163,7 @@ __all__ = [
     "train",
 ]
 MODULES = (
-    *("errors", "parameters", "records", "methods", "trust", "data"),
+    *("errors", "parameters", "records", "methods", "codecs", "trust", "data"),
     *("runs.settings", "runs.callbacks", "runs.monitors", "runs.progress", "runs.result"),
     *("experiment.training", "experiment.several", "experiment.results", "experiment.runner", "experiment.config_file"),
 )

@@ -24,10 +24,12 @@ def is_timed(method: MethodRuns) -> bool:
 def build_curves(method: MethodRuns) -> dict[str, Any]:
     """Return a curve for each measure that was recorded.
 
-    For each point, it contains the round, the client seconds (if measured), the mean, lowest and highest value over the
+    For each point, it contains the round, the client seconds (if measured), the megabytes that the clients have sent
+    until then (if recorded), the mean, lowest and highest value over the
     seeds that reached the round, and their number.
     """
     seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
+    sent = np.cumsum(over_seeds(np.nanmean, [run.bytes_up for run in method.runs])) / 1e6
     curves = {}
     for measure in MEASURES:
         columns = [run.measures[measure.name] for run in method.runs]
@@ -40,6 +42,7 @@ def build_curves(method: MethodRuns) -> dict[str, Any]:
         curves[measure.name] = {
             "rounds": (points + 1).tolist(),
             "seconds": None if seconds is None else rounded(seconds[points]),
+            "megabytes": rounded(sent[points]) if sent.any() else None,
             "mean": rounded(mean[points]),
             "low": rounded(low[points]),
             "high": rounded(high[points]),

@@ -67,6 +67,8 @@ class RunData:
     """Each of the report's measures by round; nan if not measured."""
     seconds: Floats
     """Seconds of each round's slowest client; nan if not measured."""
+    bytes_up: Floats
+    """Bytes that the clients sent in each round."""
     history: History
     """Records of the rounds only; those of the clients are averaged in ``heat``."""
     partition: PartitionRecord
@@ -150,11 +152,13 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
         raise InvalidInput(f"{folder.path} is damaged: its rounds and its partition have different numbers of classes.")
     measures = {one.name: np.array(history.column(one.name), dtype=np.float64) for one in MEASURES}
     seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
+    bytes_up = np.array(history.column("bytes_up"), dtype=np.float64)
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))
     heat.fill(folder.client_rows(), on_progress)
     summary = ended or _summary_so_far(config, history, partition, heat)
-    return RunData(config, _versions(config), ended is not None, summary, measures, seconds, history, partition, heat)
+    versions, is_finished = _versions(config), ended is not None
+    return RunData(config, versions, is_finished, summary, measures, seconds, bytes_up, history, partition, heat)
 
 
 def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
@@ -176,6 +180,7 @@ def _summary_so_far(
         **summarize(history, config["target"], partition),
         "method": config["method"],
         "personal": config.get("personal"),
+        "compress": config.get("compress"),
         "alpha": heat.mean_alpha(partition.kinds),
         "expelled": sorted(expelled),
         "detection": summarize_detection(expelled, partition, None),
