@@ -16,6 +16,7 @@ from fedtaco.records.schema import read_as
 
 Metric = Annotated[float, Domain("a number of which means and deviations are computed", low=-1e9, high=1e9)]
 """An accuracy or a number of seconds."""
+Bytes = Annotated[int, Domain("a number of bytes", low=0, whole=True)]
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,13 @@ class RoundRecord:
     """The reason for each client whose upload was not used."""
     decisions: list[Decision] = field(default_factory=list)
     """What the detector decided."""
-    bytes_up: int = 0
+    bytes_up: Bytes = 0
     """Bytes that the clients of the cohort sent, as the codec leaves them; dropped uploads included."""
-    bytes_down: int = 0
+    bytes_down: Bytes = 0
     """Bytes that they received."""
-    wire_bytes_up: int | None = None
+    wire_bytes_up: Bytes | None = None
     """The same with the headers of arrays, as messages carried them; ``None`` in a simulation."""
-    wire_bytes_down: int | None = None
+    wire_bytes_down: Bytes | None = None
 
     @property
     def is_evaluated(self) -> bool:
