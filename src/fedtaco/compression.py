@@ -137,8 +137,6 @@ class Compression:
         ValueError
             If no client that follows the codec could have sent the payload.
         """
-        if self.codec.is_lossless:
-            return payload
         upload = {}
         for name, tensor in template.items():
             if self._encodes(tensor, instructions):
@@ -178,7 +176,7 @@ class Compression:
 
     def _encodes(self, tensor: Tensor, instructions: Instructions) -> bool:
         """Return whether an uploaded tensor is encoded: small ones, such as single numbers, are sent as they are."""
-        return tensor.shape == instructions.broadcast.start.shape
+        return not self.codec.is_lossless and tensor.shape == instructions.broadcast.start.shape
 
     def _feeds_back(self, name: str) -> bool:
         return self.codec.error_feedback and name != self.method.estimates_from

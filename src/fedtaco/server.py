@@ -22,6 +22,7 @@ from fedtaco.methods import (
     ServerState,
     Uploads,
     check_optimizer,
+    check_participation,
     weighted_sum,
 )
 from fedtaco.models import split_memory
@@ -49,6 +50,7 @@ class Server:
     def __post_init__(self) -> None:
         check_optimizer(self.method, self.constants.optimizer)
         check_compression(self.method, self.codec)
+        check_participation(self.method, self.cohort_size / self.constants.clients)
         if self.detector.is_active and not self.method.inspectable:
             raise InvalidInput(f"No detector can judge the uploads of {self.method.name}; use --detector off.")
 
@@ -218,7 +220,7 @@ class Server:
     def _detector_input(self, state: RunState, instructions: Instructions, results: CohortResults) -> DetectorInput:
         cohort, partial = torch.tensor(results.cohort), self.cohort_size < self.constants.clients
         uploads = self._uploads(state, results)
-        return DetectorInput(instructions.broadcast, cohort, uploads, instructions.round, partial)
+        return DetectorInput(instructions.broadcast, cohort, uploads, instructions.round, partial, self.codec)
 
     def _aggregate(
         self,

@@ -53,7 +53,7 @@ class PreparedRun:
     test_samples: int
     """Number of samples in the test set, of which ``eval_samples`` are evaluated."""
     notes: Sequence[str]
-    """Remarks on the partition, for the user."""
+    """Remarks on the partition and on what the detector can find, for the user."""
     simulator: Simulator
     engine: EngineChoice
 
@@ -113,7 +113,9 @@ class PreparedRun:
         unknown = PartitionRecord.unknown(len(parts)).label_counts
         counts = unknown if data.labels is None else label_counts(data.labels, parts, data.info.classes)
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, 0 if data.test is None else len(data.test), partition.notes, simulator, engine)
+        note = detector.note(simulator.server.codec)
+        notes = [*partition.notes, *([] if note is None else [note])]
+        return cls(record, 0 if data.test is None else len(data.test), notes, simulator, engine)
 
 
 def prepare_simulator(

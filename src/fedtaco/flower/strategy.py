@@ -21,7 +21,7 @@ from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
 from fedtaco.flower.settings import StrategySettings
 from fedtaco.flower.wire import WIRE_SETTINGS, refuse_own_keys
-from fedtaco.methods import METHODS, Method, check_optimizer
+from fedtaco.methods import METHODS, Method, check_optimizer, check_participation
 from fedtaco.models import FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import PartitionRecord, RoundRecord, RunFolder
@@ -116,6 +116,7 @@ class FedStrategy(Strategy):
         check_optimizer(self.method, make_optimizer(self.run_settings))
         self.codec = parse_codec(self.run_settings["compress"])
         check_compression(self.method, self.codec)
+        check_participation(self.method, own["fraction_train"])
         self.policy = NodePolicy(
             method=METHODS.spec(self.method),
             min_train_nodes=own["min_train_nodes"],
@@ -147,6 +148,8 @@ class FedStrategy(Strategy):
         ]
         if run["personal"] is not None:
             lines.insert(3, f"Personal layers, which stay on the nodes: {run['personal']}")
+        if note := self.detector.note(self.codec):
+            lines.append(note)
         for line in lines:
             log.info("\t├── %s", line)
         if self.folder is not None and (cost.memory or run["personal"] is not None):

@@ -11,11 +11,13 @@ from fedtaco.methods.base import (
     ServerState,
     Uploads,
     check_optimizer,
+    check_participation,
 )
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
 from fedtaco.methods.fedacg import FedACG
 from fedtaco.methods.fedavg import FedAvg
+from fedtaco.methods.fedcomgate import FedComGate
 from fedtaco.methods.feddc import FedDC
 from fedtaco.methods.feddyn import FedDyn
 from fedtaco.methods.fedexp import FedExP
@@ -60,6 +62,7 @@ FURTHER_METHODS: tuple[type[Method], ...] = (
     FedExP,
     FedAdam,
     FedYogi,
+    FedComGate,
 )
 """Methods from other papers, among them the originals of those that the paper describes differently."""
 
@@ -81,6 +84,7 @@ __all__ = [
     "FedAvg",
     "FedAvgM",
     "FedCM",
+    "FedComGate",
     "FedDC",
     "FedDyn",
     "FedExP",
@@ -110,6 +114,7 @@ __all__ = [
     "Tailored",
     "Uploads",
     "check_optimizer",
+    "check_participation",
     "geometry_of",
     "weighted_sum",
 ]

@@ -212,6 +212,8 @@ class Method(Configurable):
     cost: ClassVar[Cost] = Cost()
     surveys: ClassVar[bool] = False
     """Whether a round has a first phase, ``survey`` on the clients and ``absorb`` on the server, before training."""
+    needs_all_clients: ClassVar[bool] = False
+    """Whether all clients must take part in every round."""
     inspectable: ClassVar[bool] = True
     """Whether a detector can judge single uploads; not if they are masked or noisy on purpose."""
     unbounded: ClassVar[frozenset[str]] = frozenset()
@@ -297,6 +299,12 @@ def check_optimizer(method: Method, optimizer: LocalOptimizer) -> None:
             f"optimizer is '{name}', which allows one gradient per step, but {method.name} computes "
             f"{method.cost.gradients}; use sgd."
         )
+
+
+def check_participation(method: Method, participation: float) -> None:
+    """Raise InvalidInput if a method needs all clients in every round, and only a fraction takes part."""
+    if method.needs_all_clients and participation < 1:
+        raise InvalidInput(f"participation is {participation:g}, but {method.name} needs all clients; set it to 1.")
 
 
 def _in_gradient_units(displacement: Tensor, steps: float, local_lr: float) -> Tensor:

@@ -150,7 +150,12 @@ def zero_rate_changes_nothing(method: Method) -> None:
 
 
 def absent_clients_keep_their_memory(method: Method) -> None:
-    """Under partial participation, only the clients of the cohort run, and only their memory changes."""
+    """Under partial participation, only the clients of the cohort run, and only their memory changes.
+
+    A method that needs all clients is left out.
+    """
+    if method.needs_all_clients:
+        return
     simulator = make_simulator(method, participation=0.4)
     participants: set[int] = set()
     state: RunState = simulator.initial_state()
