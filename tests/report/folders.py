@@ -22,6 +22,7 @@ def write_run(
     stopped: str | None = None,
     timed: bool = True,
     validation: bool = False,
+    bytes_up: int = 0,
     expelled: dict[int, int] | None = None,
     dropped: dict[int, dict[int, str]] | None = None,
     classes: int = 10,
@@ -83,6 +84,8 @@ def write_run(
             validation_accuracy=accuracy / 2 if validation else None,
             class_accuracy=[accuracy] * classes or None,
             cohort=len(own),
+            bytes_up=bytes_up,
+            bytes_down=2 * bytes_up,
             dropped=(dropped or {}).get(number, {}),
             decisions=(decisions or {}).get(number, []),
         )

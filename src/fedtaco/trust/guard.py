@@ -71,9 +71,7 @@ class Guard(Detector):
     def note(self, codec: Codec) -> str | None:
         if codec.is_lossless:
             return None
-        return (
-            f"The guard does not test whether uploads are copies, because the noise of {codec} makes copies look new."
-        )
+        return f"The guard does not look for copies, because the noise of {codec} makes copies look new."
 
     def judge(self, memory: NamedTensors, given: DetectorInput) -> Verdict:
         evidence = Evidence.of(memory, given)
