@@ -31,7 +31,7 @@ def option_ids(value):
         (["--participation", "0"], "participation is 0.0"),
         (
             ["--participation", "0.5", "--method", "fedcomgate"],
-            "participation is 0.5, but fedcomgate needs all clients",
+            "fedcomgate needs all clients; set it to 1",
         ),
         (["--compress", "gzip"], "There is no codec 'gzip'"),
         (["--compress", "topk:1.5"], "topk.ratio is 1.5; it must be a number above 0 and at most 1"),

@@ -95,7 +95,13 @@ def write_run(
     if not finished and accuracies:
         folder.save_checkpoint(len(accuracies), {"state/weights": np.zeros(1)}, {})
     if finished:
-        run = {"method": method.rpartition(":")[2], "seed": seed, "personal": None, "partition_notes": []}
+        run = {
+            "method": method.rpartition(":")[2],
+            "seed": seed,
+            "personal": None,
+            "compress": None,
+            "partition_notes": [],
+        }
         ending = {"stopped": stopped, "ended_early": None}
         folder.save_summary({**run, **ending, **summarize(history, config["target"], partition)})
     return folder
