@@ -37,7 +37,7 @@ def option_ids(value):
         (["--compress", "topk:1.5"], "topk.ratio is 1.5; it must be a number above 0 and at most 1"),
         (["--compress", "q8:2"], "compress is 'q8:2', which is not valid; write it as 'q8'"),
         (["--compress", "json:dumps"], "is not a codec"),
-        (["--compress", "sign", "--method", "feddc"], "which the memory of feddc would count twice; use q8 or q4"),
+        (["--compress", "sign", "--method", "mime"], "but mime also sends answers without training; use q8 or q4"),
         (["--compress", "randk:0.1", "--method", "scaffold"], "grows from round to round in the memory of scaffold"),
         (["--weighting", "size"], "weighting is 'size'; it must be one of uniform, samples"),
         (["--engine", "seriel"], "engine is 'seriel'"),

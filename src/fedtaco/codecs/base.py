@@ -106,8 +106,6 @@ def check_compression(method: Method, codec: Codec) -> None:
     estimates = method.estimates_from is not None
     if codec.error_feedback and method.surveys:
         reason = f"needs error feedback, but {method.name} also sends answers without training"
-    elif codec.error_feedback and method.estimates_from == "update":
-        reason = f"needs error feedback, which the memory of {method.name} would count twice"
     elif estimates and codec.is_sparse and not codec.error_feedback and codec.noise >= 1:
         reason = f"adds noise that grows from round to round in the memory of {method.name}"
     else:

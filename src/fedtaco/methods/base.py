@@ -220,7 +220,8 @@ class Method(Configurable):
     """Names of uploaded vectors whose norms are not bounded, because they vary too much between honest clients."""
     estimates_from: ClassVar[str | None] = None
     """Name of the uploaded vector from which a client's memory takes an estimate of its gradient that corrects its next
-    steps, such as Scaffold's c_i. What a codec leaves out of an estimate appears again in the next upload."""
+    steps, such as Scaffold's c_i. What a codec leaves out of it appears again in the next upload, so that this vector
+    needs no error feedback; with it, the same would be sent twice, and runs diverge."""
 
     # The server, before the clients work
 
