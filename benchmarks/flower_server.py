@@ -88,7 +88,7 @@ def measure(nodes: int, model: str) -> dict[str, Any]:
     upload, _ = dry_run(server.method, instructions, constants, {})
     template = {name: tensor.to("meta") for name, tensor in upload.items()}
     compression = Compression(server.method, server.codec, server.seed, constants)
-    valid_steps, cohort = Domain("steps", low=STEPS, high=STEPS, whole=True), list(range(nodes))
+    valid_steps, cohort = [Domain("steps", low=STEPS, high=STEPS, whole=True)] * nodes, list(range(nodes))
     collector = ReplyCollector(
         compression, instructions, cohort, template, template, flat.min_buffers, valid_steps, None
     )

@@ -237,6 +237,9 @@ class Server:
             return replace(skipped, state=self._remove_expelled(skipped.state, state))
         uploads = self._uploads(state, results)
         uploads.aggregation_weights = self.method.weigh(state.server, uploads)
+        if not uploads.aggregation_weights.any():
+            unchanged = replace(state, round=instructions.round, detector_memory=detector_memory)
+            return RoundOutcome(self._remove_expelled(unchanged, state), results, uploads, decisions, scores)
         used = set(results.clients.tolist())
         new_memories = {client: memory for client, memory in results.memories.items() if client in used and memory}
         after = replace(
@@ -273,7 +276,13 @@ class Server:
         stated = [results.training_losses.get(client) for client in results.clients.tolist()]
         losses = torch.tensor([math.nan if loss is None else loss for loss in stated], dtype=torch.float64)
         return Uploads(
-            constants, results.clients, results.vectors, results.steps, results.shares, training_losses=losses
+            constants,
+            results.clients,
+            results.vectors,
+            results.steps,
+            results.shares,
+            results.coverage,
+            training_losses=losses,
         )
 
     def _remove_expelled(self, state: RunState, before: RunState) -> RunState:

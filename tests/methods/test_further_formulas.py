@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from least_squares import LR, W0, D, K, N, cohorts, gradient, local_sgd, mean, output, run, weights
 
+from fedtaco import InvalidInput
 from fedtaco.methods import (
     FURTHER_METHODS,
     METHODS,
@@ -67,6 +68,20 @@ def fednova(rounds, steps=EQUAL):
         directions = [local_sgd(i, w, steps=steps[i]) / (LR * steps[i]) for i in cohort]
         tau_eff = mean([steps[i] for i in cohort])
         w = w - LR * tau_eff * mean(directions)
+    return w, w
+
+
+def ruan(rounds, steps=EQUAL, scheme="C", cap=10.0):
+    """Ruan et al.: p_i = 1/N, present or not; K is the largest number of steps of a client."""
+    w, full = W0, max(steps)
+    for cohort in rounds:
+        complete = [i for i in cohort if steps[i] == full]
+        q = {
+            "A": {i: 1 / N * N / len(complete) for i in complete},
+            "B": dict.fromkeys(cohort, 1 / N),
+            "C": {i: 1 / N * min(full / steps[i], cap) for i in cohort},
+        }[scheme]
+        w = w - sum(q[i] * local_sgd(i, w, steps=steps[i]) for i in q)
     return w, w
 
 
@@ -171,7 +186,8 @@ def scaffold_m(rounds, steps=EQUAL, beta=0.1):
 def fedexp(rounds, steps=EQUAL, epsilon=1e-3):
     w, returned = W0, W0
     for number, cohort in enumerate(rounds):
-        U = [local_sgd(i, w, steps=steps[i]) for i in cohort]
+        tau_eff = mean([steps[i] for i in cohort])
+        U = [local_sgd(i, w, steps=steps[i]) * tau_eff / steps[i] for i in cohort]
         squares, average = mean([u @ u for u in U]), mean(U)
         before, w = w, w - max(1, squares / (2 * (average @ average + epsilon))) * average
         returned = w if number == 0 else (w + before) / 2
@@ -218,6 +234,7 @@ EXPECTED = {
     "fedadam": fedadam,
     "fedyogi": lambda rounds, steps=EQUAL: fedadam(rounds, steps, yogi=True),
     "fedcomgate": fedcomgate,
+    "ruan": ruan,
 }
 OPTIONS = [
     (FedDyn(a=2.0), lambda rounds: feddyn(rounds, a=2.0)),
@@ -269,6 +286,12 @@ def test_unequal_steps_follow_the_formula(name):
 @pytest.mark.parametrize(("method", "expected"), OPTIONS, ids=[str(method) for method, _ in OPTIONS])
 def test_options_follow_the_formula(method, expected):
     assert_as_expected(run(method, 3), expected([range(N)] * 3))
+
+
+def test_bias_correction_needs_a_second_moment_that_fades():
+    assert FedAdam(beta2=1.0).beta2 == 1
+    with pytest.raises(InvalidInput, match=r"fedyogi\.beta2 is 1; it must be below 1 if bias_correction is on\."):
+        FedYogi(beta2=1.0, bias_correction="on")
 
 
 def test_a_server_rate_replaces_fednovas_number_of_steps():

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from fedtaco.methods import METHODS, FedAvg, FedProxTaco, Method, ScaffoldTaco, Stem, Taco
+from fedtaco.methods import (
+    METHODS,
+    FedAdam,
+    FedAvg,
+    FedMoS,
+    FedProxTaco,
+    FoolsGoldOriginal,
+    Method,
+    ScaffoldTaco,
+    Stem,
+    StemOriginal,
+    Taco,
+)
 from fedtaco.testing import METHOD_CONTRACT, check_method
 
 SUBJECTS: list[Method] = [
@@ -19,6 +31,10 @@ SUBJECTS: list[Method] = [
     FedProxTaco(coefficient="replace-factor"),
     FedProxTaco(coefficient="replace-alpha"),
     ScaffoldTaco(coefficient="replace-alpha"),
+    FedMoS(last_gradient="same-batch"),
+    FoolsGoldOriginal(scale="sum"),
+    StemOriginal(server_momentum="eta"),
+    FedAdam(v0="zero", bias_correction="on"),
 ]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 
 import pytest
 from folders import write_run
 from reading import page_of, text_of
 
+import fedtaco
 from fedtaco.report.page_data import build_page_data
 from fedtaco.report.run_reader import SIDE, find_runs, read_run
 
@@ -29,6 +31,32 @@ def test_a_curve_is_the_mean_over_seeds_with_the_lowest_and_highest(tmp_path):
     summary = data["results"].rows[0].summary
     assert summary.accuracy == pytest.approx(0.7)
     assert summary.accuracy_deviation == pytest.approx(0.2 / 2**0.5)
+
+
+def test_curves_connect_evaluated_rounds(tmp_path):
+    write_run(tmp_path / "a", accuracies=(None, 0.4, None, 0.8), rounds=4, target=0.7, metrics={"accuracy": 0.25})
+    data = build_page_data(find_runs(tmp_path))
+    curves = data["methods"][0]["curves"]
+    assert (curves["accuracy"]["rounds"], curves["accuracy"]["mean"]) == ([2, 4], [0.4, 0.8])
+    assert curves["accuracy"]["seconds"] == [4.0, 8.0]
+    assert curves["balanced_accuracy"]["rounds"] == [2, 4]
+    assert curves["training_loss"]["rounds"] == [1, 2, 3, 4]
+    assert curves["metrics/accuracy"]["mean"] == [0.25] * 4
+    assert data["measures"][-1]["title"] == "accuracy"
+    (row,) = data["results"].rows
+    assert (row.summary.rounds_mark, row.summary.rounds_to_target) == ("≤ 4", 4)
+    assert "≤ N: not every round was evaluated, so that the target may have been reached before." in data["legend"]
+
+
+def test_an_own_metric_of_some_runs_is_drawn_for_these(tmp_path):
+    write_run(tmp_path / "a", "fedavg")
+    write_run(tmp_path / "b", "taco", seed=0, accuracies=(0.5, 0.6), metrics={"f1": 0.5})
+    write_run(tmp_path / "c", "taco", seed=1, accuracies=(0.5, 0.6, 0.7))
+    write_run(tmp_path / "d", "taco", seed=2, metrics={"f1": None})
+    data = build_page_data(find_runs(tmp_path))
+    fedavg, taco = (method["curves"] for method in data["methods"])
+    assert "metrics/f1" not in fedavg
+    assert (taco["metrics/f1"]["rounds"], taco["metrics/f1"]["mean"]) == ([1, 2], [0.5, 0.5])
 
 
 def test_an_unfinished_seed_counts_in_the_rounds_that_it_finished(tmp_path):
@@ -69,6 +97,19 @@ def test_seconds_and_held_out_accuracy_are_shown_where_they_were_measured(tmp_pa
     assert note not in page_of([folder])
     assert note in page_of([write_run(tmp_path / "timed")])
     assert "client seconds" not in re.search("<table>.*?</table>", page_of([folder]), re.S)[0]
+
+
+def test_curves_over_simulated_time_are_shown_if_any_run_has_unequal_work(tmp_path):
+    settings = {"clients": 4, "rounds": 3, "local_steps": 2}
+    patient = fedtaco.run("fedavg", out=tmp_path / "patient", **settings)
+    hasty = fedtaco.run("taco", out=tmp_path / "hasty", deadline=1.0, **settings)
+    (curves,) = (method["curves"] for method in build_page_data(find_runs(tmp_path / "patient"))["methods"])
+    assert curves["accuracy"]["simulated"] is None
+    both = {method["name"]: method["curves"] for method in build_page_data(find_runs(tmp_path))["methods"]}
+    for result, curve in zip((patient, hasty), (both["fedavg"], both["taco"]), strict=True):
+        times = list(accumulate(result.history.column("simulated_duration")))
+        assert curve["accuracy"]["simulated"] == curve["loss"]["simulated"] == pytest.approx(times, rel=1e-3)
+    assert both["taco"]["accuracy"]["simulated"] == [1.0, 2.0, 3.0]
 
 
 def test_an_unfinished_run_is_shown_with_the_rounds_it_has(tmp_path):
@@ -170,7 +211,7 @@ def test_versions_of_all_runs_are_listed(tmp_path):
     write_run(tmp_path / "b", seed=1)
     assert build_page_data(find_runs(tmp_path))["versions"] == {
         "fedtaco": "0.1.0",
-        "schema": "4",
+        "schema": "5",
         "python": "3.11.7, not recorded",
         "torch": "2.13.0, 2.4.0, not recorded",
         "numpy": "not recorded",

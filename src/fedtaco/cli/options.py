@@ -12,7 +12,6 @@ import typer
 from click.core import ParameterSource
 
 from fedtaco.errors import InvalidInput
-from fedtaco.parameters import Domain
 from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, RunOptions, Setting, declared
 
 
@@ -53,7 +52,7 @@ ConfigFile = Annotated[
     ),
 ]
 Partition, DataDir = SETTINGS["partition"].annotation, RUN_OPTIONS["data_dir"].annotation
-Resume, Overwrite = RUN_OPTIONS["resume"].annotation, RUN_OPTIONS["overwrite"].annotation
+Resume, Overwrite, Workers = (RUN_OPTIONS[name].annotation for name in ("resume", "overwrite", "workers"))
 Seeds = Annotated[int, typer.Option(help="Number of seeds, starting with --seed.", rich_help_panel=TRAINING)]
 Format = Annotated[str, typer.Option("--format", help="Output format: table or json.", rich_help_panel=OUTPUT)]
 RESULT_FORMATS = ("table", "json", "csv", "markdown", "latex")
@@ -147,13 +146,6 @@ def as_json(value: str) -> bool:
     if value not in ("table", "json"):
         raise InvalidInput(f"format is '{value}'; it must be table or json.")
     return value == "json"
-
-
-def check_seeds(count: int) -> None:
-    """Raise InvalidInput if ``--seeds`` is not valid."""
-    domain = Domain("number of seeds", low=1, high=1000, whole=True)
-    if not domain.admits(count):
-        raise InvalidInput(f"seeds is {count}; it must be {domain.describe()}.")
 
 
 def parse_parameters(pairs: list[str] | None) -> dict[str, float | str]:

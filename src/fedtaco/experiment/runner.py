@@ -160,8 +160,8 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
     """
     folder = RunFolder(path)
     blank = _blank_model(folder, model)
-    flat = FlatModel(blank, personal=split_names(folder.config().get("personal", "")))
     trained, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
+    flat = FlatModel(trained, personal=split_names(folder.config().get("personal", "")))
     folder.partition()  # verified, although the result does not contain it
     return Result(
         folder.history(),

@@ -132,8 +132,10 @@ class OpenRound:
     def _messages(self, instructions: Instructions, config: ConfigRecord) -> list[Message]:
         """Return one message per node, with shared vectors and its own scalars, and prepare to collect the replies."""
         deployment, method = self.deployment, self.server.method
-        steps, lowest, key = deployment.valid_steps, deployment.model.min_buffers, deployment.policy.weighted_by_key
+        lowest, key = deployment.model.min_buffers, deployment.policy.weighted_by_key
         templates = deployment.upload_templates(instructions)
+        shares = deployment.work_shares(self.cohort, instructions.round)
+        steps = [deployment.valid_steps(share) for share in shares]
         collector = ReplyCollector(deployment.compression, instructions, self.cohort, *templates, lowest, steps, key)
         vectors, frozen = broadcast_records(instructions), deployment.model.frozen_fingerprint()
         collector.traffic += Traffic(wire_down=len(self.cohort) * wire_bytes(vectors))
@@ -146,6 +148,7 @@ class OpenRound:
                 run=deployment.run,
                 client=client,
                 memory_round=self.nodes.last_used[client],
+                work_share=shares[row],
                 method=deployment.policy.method,
                 frozen=frozen,
                 settings=deployment.settings,
@@ -173,6 +176,7 @@ class OpenRound:
                 self.nodes.last_used[client],
             )
         self._require_fedtaco_clients(results)
+        results.coverage = len(results.clients) / self.state.members
         return results
 
     def _require_fedtaco_clients(self, results: CohortResults) -> None:

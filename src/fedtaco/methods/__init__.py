@@ -12,6 +12,7 @@ from fedtaco.methods.base import (
     Uploads,
     check_optimizer,
     check_participation,
+    check_unequal_steps,
 )
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
@@ -28,6 +29,7 @@ from fedtaco.methods.foolsgold import FoolsGold, FoolsGoldOriginal
 from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
 from fedtaco.methods.mime import Mime, MimeLite
 from fedtaco.methods.momentum import FedAvgM, FedCM
+from fedtaco.methods.ruan import Ruan
 from fedtaco.methods.scaffold import Scaffold, ScaffoldTaco
 from fedtaco.methods.scaffold_m import ScaffoldM
 from fedtaco.methods.stem import Stem, StemOriginal
@@ -63,6 +65,7 @@ FURTHER_METHODS: tuple[type[Method], ...] = (
     FedAdam,
     FedYogi,
     FedComGate,
+    Ruan,
 )
 """Methods from other papers, among them the originals of those that the paper describes differently."""
 
@@ -101,6 +104,7 @@ __all__ = [
     "Mime",
     "MimeLite",
     "NamedTensors",
+    "Ruan",
     "Scaffold",
     "ScaffoldM",
     "ScaffoldTaco",
@@ -115,6 +119,7 @@ __all__ = [
     "Uploads",
     "check_optimizer",
     "check_participation",
+    "check_unequal_steps",
     "geometry_of",
     "weighted_sum",
 ]

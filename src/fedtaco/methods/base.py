@@ -24,7 +24,7 @@ code serves one client ``(d,)`` and a stack of clients ``(n, d)``; per-client sc
 columns. Only plain data (named tensors) is kept between rounds or sent over a network.
 
 Aggregation weights sum to 1. If those of a formula do not, ``weigh`` returns them normalised, and ``aggregate``
-multiplies by their sum.
+multiplies by their sum. If all of them are 0, nothing is aggregated, and the model stays as it was.
 """
 
 from __future__ import annotations
@@ -121,6 +121,8 @@ class Uploads:
     """Number of steps of each client (K_i)."""
     shares: Tensor
     """Weights given by the run's weighting, uniform or by number of samples; they sum to 1."""
+    coverage: float = 1.0
+    """Weight of these clients among all that are not expelled: 1 if all of them are here."""
     aggregation_weights: Tensor = field(default_factory=lambda: torch.empty(0))
     """The weights p_i that the method's ``weigh`` chose."""
     training_losses: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -155,10 +157,7 @@ class Uploads:
     @property
     def relaxation(self) -> float:
         """server_lr / (A * local_lr): the factor by which the server scales the mean update, 1 by default."""
-        constants = self.constants
-        if constants.server_lr is None or constants.local_lr == 0:
-            return 1.0
-        return constants.server_lr / (self.effective_steps * constants.local_lr)
+        return self.constants.relaxation(self.effective_steps)
 
     def per_step(self, displacement: Tensor) -> Tensor:
         """Convert a displacement to gradient units, the scale of the paper's global direction."""
@@ -207,8 +206,12 @@ class Method(Configurable):
     """What kind of change the method makes, such as ``momentum``; ``fedtaco methods`` groups by it."""
     reference: ClassVar[str] = ""
     """The publication that describes the method."""
-    unequal_steps: ClassVar[str] = "A client that takes more steps moves further and counts for more in the mean."
-    """What happens if clients take different numbers of steps K_i, in a sentence."""
+    unequal_steps: ClassVar[str | None] = (
+        "A client that takes more steps moves further and counts for more in the mean."
+    )
+    """What happens if clients take different numbers of steps K_i, in a sentence; ``None`` if this is refused."""
+    needs_all_weights: ClassVar[bool] = False
+    """Whether ``weigh`` uses ``Uploads.coverage``, for which the server must know the weights of absent clients."""
     cost: ClassVar[Cost] = Cost()
     surveys: ClassVar[bool] = False
     """Whether a round has a first phase, ``survey`` on the clients and ``absorb`` on the server, before training."""
@@ -273,7 +276,7 @@ class Method(Configurable):
         raise TypeError(f"{type(self).__name__} has surveys = True and must define absorb()")
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
-        """Return the aggregation weights p_i, which sum to 1."""
+        """Return the aggregation weights p_i, which sum to 1 or are all 0."""
         return uploads.shares
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
@@ -306,6 +309,15 @@ def check_participation(method: Method, participation: float) -> None:
     """Raise InvalidInput if a method needs all clients in every round, and only a fraction takes part."""
     if method.needs_all_clients and participation < 1:
         raise InvalidInput(f"participation is {participation:g}, but {method.name} needs all clients; set it to 1.")
+
+
+def check_unequal_steps(method: Method) -> None:
+    """Raise InvalidInput if clients that take different numbers of steps cannot be combined with a method."""
+    if method.unequal_steps is None:
+        raise InvalidInput(
+            f"{method.name} requires all clients to take equally many steps; use local_work full and one number of "
+            "local_steps for all clients."
+        )
 
 
 def _in_gradient_units(displacement: Tensor, steps: float, local_lr: float) -> Tensor:

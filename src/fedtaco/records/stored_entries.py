@@ -137,5 +137,7 @@ class StoredSummary(TypedDict):
     bytes_down: Bytes | None
     alpha: dict[str, Metric]
     dropped_uploads: Count
+    unanswered: Count
+    missed_deadlines: Count
     detection: StoredDetection | None
     partition_notes: list[str]

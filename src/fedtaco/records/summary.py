@@ -10,7 +10,7 @@ import numpy as np
 from fedtaco.records.detection_rates import expulsions, freeloader_weight, summarize_detection
 from fedtaco.records.evaluations import ClientEvaluation, summarize_evaluations, worst_tenth
 from fedtaco.records.formatting import format_count
-from fedtaco.records.history import History, RoundRecord
+from fedtaco.records.history import MISSED_DEADLINE, NO_ANSWER, History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
 
 DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
@@ -80,6 +80,8 @@ def summarize(
         **{name: _total(history, name) for name in BYTES},
         "alpha": mean_alpha(history, partition.kinds),
         "dropped_uploads": sum(len(record.dropped) for record in history),
+        "unanswered": _count_dropped(history, NO_ANSWER),
+        "missed_deadlines": _count_dropped(history, MISSED_DEADLINE),
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
         "detection": summarize_detection(expulsions(history), partition, freeloader_weight(history, partition)),
     }
@@ -89,6 +91,10 @@ def _total(history: History, name: str) -> int | None:
     """Return the sum of a field over all rounds; ``None`` if it is not known."""
     known = [value for value in history.column(name) if value is not None]
     return sum(known) if known else None
+
+
+def _count_dropped(history: History, reason: str) -> int:
+    return sum(list(record.dropped.values()).count(reason) for record in history)
 
 
 def _best_by_validation(history: History) -> RoundRecord | None:
@@ -167,6 +173,7 @@ class MethodSummary:
     one_class: int
     """Number of other seeds whose model predicts the same class for all test samples."""
     dropped_uploads: int
+    """Number of uploads that were not used, for whatever reason."""
     freeloaders: int
     caught: int
     """Number of freeloaders that were expelled."""
@@ -192,6 +199,10 @@ class MethodSummary:
     """Bytes that they received."""
     is_compressed: bool = False
     """Whether the uploads were compressed."""
+    unanswered: int = 0
+    """Number of uploads that were not used because the client did not answer."""
+    missed_deadlines: int = 0
+    """Number of uploads that were not used because the client missed the deadline."""
     is_upper_bound: bool = False
     """Whether a seed may have reached the target before, in a round without evaluation."""
 
@@ -271,6 +282,8 @@ def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSumma
         ended_low=sum(map(_ended_low, finished)),
         one_class=sum(run.get("predicts_one_class", False) for run in finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),
+        unanswered=sum(run["unanswered"] for run in runs),
+        missed_deadlines=sum(run["missed_deadlines"] for run in runs),
         **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS},
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedtaco.records.formatting import pluralize
 from fedtaco.report.heatmap import ColumnBins, Floats, rounded
-from fedtaco.report.measures import MEASURES
+from fedtaco.report.measures import Measure
 from fedtaco.report.run_reader import RunData
 from fedtaco.report.runs_by_method import MethodRuns
 
@@ -21,18 +21,27 @@ def is_timed(method: MethodRuns) -> bool:
     return all(run.rounds and np.isfinite(run.seconds).all() for run in method.runs)
 
 
-def build_curves(method: MethodRuns) -> dict[str, Any]:
+def has_unequal_work(run: RunData) -> bool:
+    """Return whether simulated clients take shares of their steps, drop out or have a deadline."""
+    config = run.config
+    return config.get("local_work", "full") != "full" or bool(config.get("client_dropout") or config.get("deadline"))
+
+
+def build_curves(method: MethodRuns, over_simulated_time: bool) -> dict[str, Any]:
     """Return a curve for each measure that was recorded.
 
-    For each point, it contains the round, the client seconds (if measured), the megabytes that the clients have sent
-    until then (if recorded), the mean, lowest and highest value over the
-    seeds that reached the round, and their number.
+    For each point, it contains the round, the client seconds (if measured), the simulated time (if wanted and
+    recorded), the megabytes that clients have sent until then (if recorded), the mean, lowest and highest value over
+    the seeds that reached the round, and their number.
     """
     seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
     sent = np.cumsum(over_seeds(np.nanmean, [run.bytes_up for run in method.runs])) / 1e6
+    durations = [np.array(run.history.column("simulated_duration"), dtype=np.float64) for run in method.runs]
+    is_simulated = over_simulated_time and all(np.isfinite(own).all() for own in durations)
+    simulated = np.cumsum(over_seeds(np.nanmean, durations)) if is_simulated else None
     curves = {}
-    for measure in MEASURES:
-        columns = [run.measures[measure.name] for run in method.runs]
+    for measure in measures_of(method.runs):
+        columns = [run.measures.get(measure, np.full(run.rounds, np.nan)) for run in method.runs]
         mean = over_seeds(np.nanmean, columns)
         known = np.flatnonzero(np.isfinite(mean))
         if len(known) == 0:
@@ -43,12 +52,18 @@ def build_curves(method: MethodRuns) -> dict[str, Any]:
             "rounds": (points + 1).tolist(),
             "seconds": None if seconds is None else rounded(seconds[points]),
             "megabytes": rounded(sent[points]) if sent.any() else None,
+            "simulated": None if simulated is None else rounded(simulated[points]),
             "mean": rounded(mean[points]),
             "low": rounded(low[points]),
             "high": rounded(high[points]),
             "seeds": [sum(len(column) > point for column in columns) for point in points.tolist()],
         }
     return curves
+
+
+def measures_of(runs: Sequence[RunData]) -> list[Measure]:
+    """Return the measures of several runs: those that all runs may have, and then own metrics."""
+    return list(dict.fromkeys(measure for run in runs for measure in run.measures))
 
 
 def over_seeds(function: Callable[..., Floats], columns: Sequence[Floats]) -> Floats:

@@ -6,11 +6,18 @@ from typing import Any
 
 from fedtaco.records import QUANTITIES, RunFolder
 from fedtaco.records.formatting import pluralize
-from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
+from fedtaco.report.charts import (
+    build_client_map,
+    build_curves,
+    build_partitions,
+    has_unequal_work,
+    is_timed,
+    measures_of,
+)
 from fedtaco.report.colours import ON_DARK, ON_LIGHT
 from fedtaco.report.events import build_dropped, build_expulsions
 from fedtaco.report.legend import explain_results
-from fedtaco.report.measures import MEASURES
+from fedtaco.report.own_samples import build_histograms, build_own_rows
 from fedtaco.report.results import build_run_results
 from fedtaco.report.run_reader import ReportProgress, RunData, read_runs
 from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
@@ -37,7 +44,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     runs = read_runs(folders, on_progress)
     methods = group_by_method(runs)
     ordered = [(index, method, run) for index, method in enumerate(methods) for run in method.runs]
-    settings = [run.settings for run in runs]
+    settings, is_unequal = [run.settings for run in runs], any(map(has_unequal_work, runs))
     varied = varying_settings(settings)
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
@@ -52,8 +59,8 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "clients": common.get("clients"),
         "partition": common.get("partition"),
         "colours": {"light": ON_LIGHT, "dark": ON_DARK},
-        "measures": [dataclasses.asdict(measure) for measure in MEASURES],
-        "methods": [{"name": method.name, "curves": build_curves(method)} for method in methods],
+        "measures": [dataclasses.asdict(measure) for measure in measures_of(runs)],
+        "methods": [{"name": method.name, "curves": build_curves(method, is_unequal)} for method in methods],
         "timed": any(is_timed(method) for method in methods),
         "results": results,
         "tables": {suffix: format_table(table, name) for suffix, name in (("csv", "csv"), ("tex", "latex"))},
@@ -68,6 +75,8 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         ],
         "partitions": partitions,
         "runs": [build_client_map(index, method, run, partition_of[run]) for index, method, run in ordered],
+        "histograms": build_histograms(methods),
+        "own_rows": build_own_rows(methods),
         "expulsions": [event for _, method, run in ordered for event in build_expulsions(method, run)],
         "dropped": [event for _, method, run in ordered for event in build_dropped(method, run)],
         "settings": {name: format_setting(value) for name, value in common.items()},
