@@ -9,7 +9,9 @@ from torch import Tensor
 
 from fedtaco.client import ClientRunner
 from fedtaco.client_evaluation import ClientEvaluator, evaluate_own_models
-from fedtaco.cohort import ClientJob, CohortResults, Instructions
+from fedtaco.codecs import NO_CODEC, Codec
+from fedtaco.cohort import ClientJob, CohortResults, Instructions, Traffic
+from fedtaco.compression import Compression, without_residuals
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
@@ -66,6 +68,8 @@ class Simulator:
         ``samples``.
     detector
         Judges the uploads of every round.
+    codec
+        Compresses the uploads.
     adversaries
         Clients that misbehave.
     engine
@@ -89,6 +93,7 @@ class Simulator:
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
+        codec: Codec = NO_CODEC,
         adversaries: AdversarialClients = NO_ADVERSARIES,
         engine: Engine | None = None,
     ) -> None:
@@ -101,7 +106,9 @@ class Simulator:
         self.counts = [len(samples) if weighting == "samples" else 1 for samples in self.clients]
         """Weight of each client's upload before normalisation."""
         size = cohort_size(participation, len(self.clients))
-        self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off(), eval_every)
+        constants, seed = self.config.constants, self.config.seed
+        self.server = Server(method, constants, seed, size, detector or Off(), eval_every, codec)
+        self.compression = Compression(method, codec, seed, constants)
         self.evaluator = evaluator or Evaluator(self.model, self.config.loss, self.config.seed)
         self.metrics = metrics or {}
         honest = sorted(set(range(len(self.clients))) - adversaries.clients)
@@ -122,6 +129,11 @@ class Simulator:
         """Return the state before the first round."""
         state = self.server.initial_state(*self.start)
         return SimulatorState(**vars(state))
+
+    def new_memory(self, instructions: Instructions) -> NamedTensors:
+        """Return the memory of a client before its first round; ``instructions`` are those of any round."""
+        memory = self.runner.new_memory(self.method, instructions.broadcast.start)
+        return {**memory, **self.compression.initial_residuals(instructions, memory)}
 
     def rounds(self, state: RunState) -> Generator[FinishedRound, None, None]:
         """Run the rounds that follow ``state`` and yield each one when it is finished."""
@@ -159,12 +171,15 @@ class Simulator:
         """Run a round in which clients answer; return its outcome and the metrics of its evaluation."""
         memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
         decisions: list[Decision] = []
+        traffic = Traffic()
         if self.method.surveys:
             survey = self.server.survey_instructions(state)
             results, _ = self._run_cohort(survey, work, state, memories)
+            traffic += results.traffic
             state, decisions = self.server.absorb(state, survey, results)
         instructions = self.server.train_instructions(state, cohort)
         results, memories = self._run_cohort(instructions, work, state, memories)
+        results.traffic += traffic
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
@@ -177,13 +192,17 @@ class Simulator:
 
         ``memories`` holds the memories of adversaries before the round.
         """
-        fresh, cohort = self.runner.new_memory(self.method, instructions.broadcast.start), list(work.steps)
+        fresh, cohort = self.new_memory(instructions), list(work.steps)
         present = [row for row, client in enumerate(cohort) if client not in work.absent]
+        received = instructions.for_rows(present)
         jobs = [
             ClientJob(row, client, work.steps[client], state.memories.get(client, fresh), self.counts[client])
             for row, client in enumerate(cohort[place] for place in present)
         ]
-        results, memories = self.adversaries.run(self.method, instructions.for_rows(present), jobs, memories)
+        trained = [without_residuals(job) for job in jobs]
+        results, memories = self.adversaries.run(self.method, received, trained, memories)
+        sent = self.compression.compress_cohort(received, jobs, results)
+        results.traffic = Traffic(sent, len(cohort) * instructions.nbytes)
         results.cohort, results.dropped = cohort, dict(work.absent)
         results.coverage = sum(job.count for job in jobs) / self._member_counts(state)
         results.drop(find_invalid(results.vectors, results.buffers, self.model.min_buffers))
