@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedtaco.cohort import CohortResults
 from fedtaco.methods import NamedTensors, ServerState, Uploads
-from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord, finite_or_none
+from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundDiagnostics, RoundRecord, finite_or_none
 from fedtaco.screen import record_loss
 
 Measure = Callable[["RunState"], dict[str, Any]]
@@ -43,11 +43,12 @@ class RunState:
 
 @dataclass(frozen=True)
 class FinishedRound:
-    """The state after a round, and the round's records."""
+    """The state after a round, the round's records and, if it was diagnosed, its diagnostics."""
 
     state: RunState
     record: RoundRecord
     clients: list[ClientRecord]
+    diagnostics: RoundDiagnostics | None = None
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,7 @@ def prepare_simulator(
         codec=parse_codec(config["compress"]),
         adversaries=adversaries,
         engine=engine.build(runner),
+        diagnose=config["diagnose"],
     )
     return simulator, engine
 

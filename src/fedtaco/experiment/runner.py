@@ -144,7 +144,7 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
     Returns
     -------
     Result
-        The history, the models, and their evaluations on each client's own samples.
+        The history, the models, their evaluations on each client's own samples, and the diagnostics.
 
     Raises
     ------
@@ -170,6 +170,7 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
         folder.summary() or {},
         read_personal_layers(folder, flat),
         folder.client_evaluations(),
+        folder.diagnostics(),
     )
 
 

@@ -69,6 +69,7 @@ class StoredConfig(TypedDict):
     seed: Count
     target: Metric
     parameters: dict[str, float | str]
+    diagnose: NotRequired[bool]
     engine: NotRequired[str]
     own: NotRequired[StoredOwn]
     ran_by: StoredEngine
@@ -100,6 +101,18 @@ class StoredClientEvaluation(TypedDict):
     clients: Positive
     accuracy: StoredSpread | None
     tuned_accuracy: StoredSpread | None
+
+
+class StoredOverCorrection(TypedDict):
+    """How often corrections went too far."""
+
+    measured: Count
+    share: Metric | None
+    uphill: Metric | None
+    measured_clients: Count
+    clients: list[Count]
+    measured_rounds: Count
+    rounds: Count
 
 
 class StoredSummary(TypedDict):
@@ -140,4 +153,5 @@ class StoredSummary(TypedDict):
     unanswered: Count
     missed_deadlines: Count
     detection: StoredDetection | None
+    over_correction: NotRequired[StoredOverCorrection | None]
     partition_notes: list[str]

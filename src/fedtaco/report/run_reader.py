@@ -161,6 +161,8 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))
     heat.fill(folder.client_rows(), on_progress)
+    if (diagnostics := folder.diagnostics()) is not None:
+        heat.add_diagnostics(diagnostics)
     summary = ended or _summary_so_far(config, history, partition, heat)
     return RunData(
         config,

@@ -193,6 +193,14 @@ class TrainSettings(SharedSettings, total=False):
             high=MAX_COUNT,
         ),
     ]
+    diagnose: Annotated[
+        bool,
+        where_results_go(
+            False,
+            "Diagnose each round: the quantities of the paper's analysis, and whether corrections go too far for the "
+            "global loss. It repeats the training of each client, and changes no result.",
+        ),
+    ]
     device: Annotated[str, setting("cpu", "Device: cpu, cuda, mps, or auto (an accelerator if there is one).")]
     freeloaders: Annotated[
         int, what_is_run(0, "Number of clients that misbehave; the seed chooses them evenly from all groups.", low=0)
