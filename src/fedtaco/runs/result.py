@@ -16,7 +16,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.files import reading
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel, load_tensors
-from fedtaco.records import ClientEvaluation, History
+from fedtaco.records import ClientEvaluation, Diagnostics, History
 from fedtaco.report.notebook import data_frame, to_html
 from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import results_table
@@ -42,6 +42,8 @@ class Result:
     """Personal parameters and buffers of each client by name, empty mappings if no layer is personal."""
     client_evaluations: list[ClientEvaluation] = field(default_factory=list)
     """Each client's model on the client's own samples; empty if none were held out."""
+    diagnostics: Diagnostics | None = None
+    """The diagnostics of each round; ``None`` without the setting ``diagnose``."""
 
     @classmethod
     def of(
@@ -52,6 +54,7 @@ class Result:
         history: History,
         summary: Mapping[str, Any],
         evaluations: list[ClientEvaluation] | None = None,
+        diagnostics: Diagnostics | None = None,
     ) -> Result:
         """Return the result of a run that ended in ``state``."""
         trained = model.to_module(state.server.weights, state.buffers)
@@ -59,7 +62,7 @@ class Result:
         same = output is state.server.weights
         returned = trained if same else model.to_module(output, state.buffers)
         personal = personal_layers(model, state.memories, state.clients)
-        return cls(history, trained, returned, summary, personal, evaluations or [])
+        return cls(history, trained, returned, summary, personal, evaluations or [], diagnostics)
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's own model: the global model with the personal layers of this client.
