@@ -66,7 +66,7 @@ class RoundOutcome:
     def finish(self, wall_seconds: float, **metrics: Any) -> FinishedRound:
         """Return the finished round; ``metrics`` are the fields of :class:`RoundRecord` that evaluation provides."""
         seconds = [seconds for seconds in self.results.seconds.values() if seconds is not None]
-        clients = self._client_records()
+        clients, traffic = self._client_records(), self.results.traffic
         losses = [loss for client in clients if (loss := client.quantities["training_loss"]) is not None]
         record = RoundRecord(
             round=self.state.round,
@@ -76,6 +76,10 @@ class RoundOutcome:
             cohort=len(self.results.cohort),
             dropped=dict(self.results.dropped),
             decisions=list(self.decisions),
+            bytes_up=traffic.up,
+            bytes_down=traffic.down,
+            wire_bytes_up=traffic.wire_up,
+            wire_bytes_down=traffic.wire_down,
             **metrics,
         )
         state = replace(self.state, baseline=record_loss(self.state.baseline, record.loss))

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from fedtaco.client import ClientRunner
 from fedtaco.client_evaluation import ClientEvaluator, evaluate_own_models
-from fedtaco.cohort import ClientJob, CohortResults, Instructions
+from fedtaco.codecs import NO_CODEC, Codec
+from fedtaco.cohort import ClientJob, CohortResults, Instructions, Traffic
+from fedtaco.compression import Compression, without_residuals
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
 from fedtaco.diagnostics import Diagnoser, Training
@@ -67,6 +69,8 @@ class Simulator:
         ``samples``.
     detector
         Judges the uploads of every round.
+    codec
+        Compresses the uploads.
     adversaries
         Clients that misbehave.
     engine
@@ -92,6 +96,7 @@ class Simulator:
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
+        codec: Codec = NO_CODEC,
         adversaries: AdversarialClients = NO_ADVERSARIES,
         engine: Engine | None = None,
         diagnose: bool = False,
@@ -105,7 +110,9 @@ class Simulator:
         self.counts = [len(samples) if weighting == "samples" else 1 for samples in self.clients]
         """Weight of each client's upload before normalisation."""
         size = cohort_size(participation, len(self.clients))
-        self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off(), eval_every)
+        constants, seed = self.config.constants, self.config.seed
+        self.server = Server(method, constants, seed, size, detector or Off(), eval_every, codec)
+        self.compression = Compression(method, codec, seed, constants)
         self.evaluator = evaluator or Evaluator(self.model, self.config.loss, self.config.seed)
         self.metrics = metrics or {}
         honest = sorted(set(range(len(self.clients))) - adversaries.clients)
@@ -127,6 +134,11 @@ class Simulator:
         """Return the state before the first round."""
         state = self.server.initial_state(*self.start)
         return SimulatorState(**vars(state))
+
+    def new_memory(self, instructions: Instructions) -> NamedTensors:
+        """Return the memory of a client before its first round; ``instructions`` are those of any round."""
+        memory = self.runner.new_memory(self.method, instructions.broadcast.start)
+        return {**memory, **self.compression.initial_residuals(instructions, memory)}
 
     def rounds(self, state: RunState) -> Generator[FinishedRound, None, None]:
         """Run the rounds that follow ``state`` and yield each one when it is finished."""
@@ -162,19 +174,23 @@ class Simulator:
         finished = outcome.finish(perf_counter() - started, simulated_duration=work.duration, **metrics)
         if self.diagnoser is None:
             return finished
-        return replace(finished, diagnostics=self.diagnoser.diagnose(training, outcome))
+        trained = replace(training, jobs=[without_residuals(job) for job in training.jobs])
+        return replace(finished, diagnostics=self.diagnoser.diagnose(trained, outcome))
 
     def _train(self, state: RunState, cohort: Tensor, work: RoundWork) -> tuple[Training, RoundOutcome, dict[str, Any]]:
         """Run a round in which clients answer; return its training, its outcome and the metrics of its evaluation."""
         memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
         decisions: list[Decision] = []
+        traffic = Traffic()
         if self.method.surveys:
             survey = self.server.survey_instructions(state)
             results, _ = self._run_cohort(self._training(state, survey, work), work, memories)
+            traffic += results.traffic
             state, decisions = self.server.absorb(state, survey, results)
         instructions = self.server.train_instructions(state, cohort)
         training = self._training(state, instructions, work)
         results, memories = self._run_cohort(training, work, memories)
+        results.traffic += traffic
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
@@ -182,7 +198,7 @@ class Simulator:
 
     def _training(self, state: RunState, instructions: Instructions, work: RoundWork) -> Training:
         """Return what the clients that answer are asked to do in one phase of a round."""
-        fresh, cohort = self.runner.new_memory(self.method, instructions.broadcast.start), list(work.steps)
+        fresh, cohort = self.new_memory(instructions), list(work.steps)
         present = [row for row, client in enumerate(cohort) if client not in work.absent]
         jobs = [
             ClientJob(row, client, work.steps[client], state.memories.get(client, fresh), self.counts[client])
@@ -198,7 +214,11 @@ class Simulator:
         ``memories`` holds the memories of adversaries before the round.
         """
         instructions, jobs = training.instructions, training.jobs
-        results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
+        results, memories = self.adversaries.run(
+            self.method, instructions, [without_residuals(job) for job in jobs], memories
+        )
+        sent = self.compression.compress_cohort(instructions, jobs, results)
+        results.traffic = Traffic(sent, len(work.steps) * instructions.nbytes)
         results.cohort, results.dropped = list(work.steps), dict(work.absent)
         results.coverage = sum(job.count for job in jobs) / self._member_counts(training.before)
         results.drop(find_invalid(results.vectors, results.buffers, self.model.min_buffers))

@@ -32,6 +32,7 @@ def write_run(
     stopped: str | None = None,
     timed: bool = True,
     validation: bool = False,
+    bytes_up: int = 0,
     expelled: dict[int, int] | None = None,
     dropped: dict[int, dict[int, str]] | None = None,
     classes: int = 10,
@@ -101,6 +102,8 @@ def write_run(
             balanced_accuracy=accuracy,
             metrics=metrics or {},
             cohort=len(own),
+            bytes_up=bytes_up,
+            bytes_down=2 * bytes_up,
             dropped=(dropped or {}).get(number, {}),
             decisions=(decisions or {}).get(number, []),
         )
@@ -111,7 +114,13 @@ def write_run(
     if not finished and accuracies:
         folder.save_checkpoint(len(accuracies), {"state/weights": np.zeros(1)}, {})
     if finished:
-        run = {"method": method.rpartition(":")[2], "seed": seed, "personal": None, "partition_notes": []}
+        run = {
+            "method": method.rpartition(":")[2],
+            "seed": seed,
+            "personal": None,
+            "compress": None,
+            "partition_notes": [],
+        }
         ending = {"stopped": stopped, "ended_early": None}
         if evaluations:
             folder.save_client_evaluations(evaluations)

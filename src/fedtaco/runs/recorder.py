@@ -173,7 +173,7 @@ class Recorder:
         is_last = self.state.round >= self.config["rounds"]
         summary = {
             "method": method.name,
-            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal")},
+            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal", "compress")},
             "stopped": str(ending) if isinstance(ending, RunStopped) else None,
             "ended_early": str(ending) if isinstance(ending, StopTraining) and not is_last else None,
             **notes,

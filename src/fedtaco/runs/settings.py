@@ -129,6 +129,15 @@ class SharedSettings(TypedDict, total=False):
             on_wire=True,
         ),
     ]
+    compress: Annotated[
+        str,
+        setting(
+            "none",
+            "Compression of uploads: none, q8 or q4 (8 or 4 bits per number), topk:0.1 (the largest tenth of the "
+            "numbers), randk:0.1 (a random tenth), sign (1 bit per number), or your own as package.module:Class.",
+            on_wire=True,
+        ),
+    ]
     seed: Annotated[
         int, setting(0, "Random seed; with several seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)
     ]
