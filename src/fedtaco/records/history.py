@@ -69,6 +69,11 @@ class RoundRecord:
     """The reason for each client whose upload was not used."""
     decisions: list[Decision] = field(default_factory=list)
     """What the detector decided."""
+    gain: float | None = None
+    """Γ, by which the aggregation weights amplify the largest disagreement between clients; ``None`` if the method does
+    not weigh uploads itself."""
+    warning: str | None = None
+    """What the stability monitor expects, without the final full stop; ``None`` if the aggregation is stable."""
 
     @property
     def is_evaluated(self) -> bool:

@@ -1,0 +1,1 @@
+"""Diagnostics: what the uploads of a round reveal about the run."""
