@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from fedtaco.errors import InvalidInput
 from fedtaco.printable import printable
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the layout of run folders."""
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError, EOFError),

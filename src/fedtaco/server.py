@@ -23,6 +23,7 @@ from fedtaco.methods import (
     check_optimizer,
     weighted_sum,
 )
+from fedtaco.model_average import start_average
 from fedtaco.models import split_memory
 from fedtaco.randomness import generator
 from fedtaco.records import Decision
@@ -42,6 +43,8 @@ class Server:
     detector: Detector = field(default_factory=Off)
     eval_every: int = 1
     """Number of rounds between two evaluations."""
+    average_last: int = 0
+    """Number of rounds, the last ones, whose models are averaged."""
 
     def __post_init__(self) -> None:
         check_optimizer(self.method, self.constants.optimizer)
@@ -51,7 +54,10 @@ class Server:
     def initial_state(self, weights: Tensor, buffers: Tensor) -> RunState:
         """Return the state before the first round."""
         server = ServerState(weights, self.method.server_memory(weights, self.constants))
-        return RunState(0, server, buffers, {}, self.detector.initial_memory(weights, self.constants))
+        first_averaged = max(1, self.constants.rounds - self.average_last + 1)
+        average = start_average(weights, buffers, first_averaged) if self.average_last else {}
+        detector_memory = self.detector.initial_memory(weights, self.constants)
+        return RunState(0, server, buffers, {}, detector_memory, average=average)
 
     def choose_cohort(self, state: RunState, available: Tensor | None = None) -> Tensor:
         """Return the clients of the next round, chosen among the ``available`` ones (all by default)."""
@@ -267,7 +273,13 @@ class Server:
         stated = [results.training_losses.get(client) for client in results.clients.tolist()]
         losses = torch.tensor([math.nan if loss is None else loss for loss in stated], dtype=torch.float64)
         return Uploads(
-            constants, results.clients, results.vectors, results.steps, results.shares, training_losses=losses
+            constants,
+            results.clients,
+            results.vectors,
+            results.steps,
+            results.shares,
+            training_losses=losses,
+            sides=torch.full_like(losses, math.nan),
         )
 
     def _remove_expelled(self, state: RunState, before: RunState) -> RunState:

@@ -12,6 +12,7 @@ from fedtaco.client_evaluation import ClientEvaluator, evaluate_own_models
 from fedtaco.cohort import ClientJob, CohortResults, Instructions
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
+from fedtaco.diagnostics.stability import monitor
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics
 from fedtaco.methods import Method, NamedTensors
@@ -54,6 +55,8 @@ class Simulator:
         Steps of fine-tuning after which it evaluates the model once more; 0 for none.
     eval_every
         Number of rounds between two evaluations; the last round is always evaluated.
+    average_last
+        Number of rounds, the last ones, whose models are averaged; 0 for none.
     steps
         Local steps of each client; the run's K for all by default.
     participation
@@ -79,6 +82,7 @@ class Simulator:
         evaluator: Evaluator | None = None,
         metrics: OwnMetrics | None = None,
         eval_every: int = 1,
+        average_last: int = 0,
         client_tests: Mapping[int, Samples] | None = None,
         fine_tune_steps: int = 0,
         steps: Sequence[int] | None = None,
@@ -93,7 +97,9 @@ class Simulator:
         self.steps = steps or [self.config.constants.local_steps] * len(self.clients)
         self.weighting = weighting
         size = cohort_size(participation, len(self.clients))
-        self.server = Server(method, self.config.constants, self.config.seed, size, detector or Off(), eval_every)
+        self.server = Server(
+            method, self.config.constants, self.config.seed, size, detector or Off(), eval_every, average_last
+        )
         self.evaluator = evaluator or Evaluator(self.model, self.config.loss, self.config.seed)
         self.metrics = metrics or {}
         honest = sorted(set(range(len(self.clients))) - adversaries.clients)
@@ -135,6 +141,15 @@ class Simulator:
         self.on_evaluation(state.round)
         return self.client_evaluator.evaluate(state)
 
+    def evaluate_average(self, state: RunState) -> float | None:
+        """Return the test accuracy of the average of the last models; ``None`` if there is none, or no test set."""
+        if state.averaged is None:
+            return None
+        self.on_evaluation(state.round)
+        weights, buffers = state.averaged
+        with deterministic_torch():
+            return self._evaluate_test(replace(state, buffers=buffers), weights).accuracy
+
     def _run_round(self, state: RunState) -> FinishedRound:
         started = perf_counter()
         memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
@@ -147,6 +162,7 @@ class Simulator:
         results, memories = self._run_cohort(instructions, cohort, state, memories)
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
+        metrics |= monitor(self.method, state.server, outcome.uploads)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
         return replace(outcome, state=concluded).finish(perf_counter() - started, **metrics)
 

@@ -66,6 +66,7 @@ def write_run(
                     "norm": float(number),
                     "weight": 1 / clients,
                     "training_loss": 1 / number,
+                    "side": (-1.0, 1.0)[client % 2],
                 },
                 seconds=None,
                 strikes=number,

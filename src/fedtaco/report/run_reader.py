@@ -175,6 +175,7 @@ def _summary_so_far(
     return {
         **summarize(history, config["target"], partition),
         "method": config["method"],
+        "seed": config["seed"],
         "personal": config.get("personal"),
         "alpha": heat.mean_alpha(partition.kinds),
         "expelled": sorted(expelled),

@@ -42,6 +42,8 @@ class Result:
     """Personal parameters and buffers of each client, by name; empty if there are none."""
     client_evaluations: list[ClientEvaluation] = field(default_factory=list)
     """Each client's model on each client's own samples; empty if none were held out."""
+    average_model: nn.Module | None = None
+    """The average of the last models; ``None`` unless ``average_last`` is set and the run reached these rounds."""
 
     @classmethod
     def of(
@@ -59,7 +61,8 @@ class Result:
         same = output is state.server.weights
         returned = trained if same else model.to_module(output, state.buffers)
         personal = personal_layers(model, state.memories, state.clients)
-        return cls(history, trained, returned, summary, personal, evaluations or [])
+        average = None if state.averaged is None else model.to_module(*state.averaged)
+        return cls(history, trained, returned, summary, personal, evaluations or [], average)
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's own model: the global model with the personal layers of this client.
