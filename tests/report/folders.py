@@ -27,12 +27,14 @@ def write_run(
     classes: int = 10,
     freeloaders: tuple[int, ...] = (),
     decisions: dict[int, list[Decision]] | None = None,
+    gains: tuple[float, ...] = (),
+    warnings: dict[int, str] | None = None,
     **settings: Any,
 ) -> RunFolder:
     """Write a run with one client per entry of ``groups`` and one round per accuracy.
 
-    ``expelled`` maps clients to rounds, ``dropped`` and ``decisions`` rounds to events. Without ``classes`` the
-    clients' labels are unknown, as on Flower.
+    ``expelled`` maps clients to rounds, ``dropped``, ``decisions`` and ``warnings`` rounds to events. Without
+    ``classes`` the clients' labels are unknown, as on Flower.
     """
     clients, folder = len(groups), RunFolder(path)
     config = {
@@ -86,6 +88,8 @@ def write_run(
             cohort=len(own),
             dropped=(dropped or {}).get(number, {}),
             decisions=(decisions or {}).get(number, []),
+            gain=gains[number - 1] if gains else None,
+            warning=(warnings or {}).get(number),
         )
         history.rounds.append(record)
         history.clients.extend(own)

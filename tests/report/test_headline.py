@@ -80,3 +80,10 @@ def test_without_a_test_set_nothing_is_claimed():
 def test_long_lists_of_settings_are_cut():
     runs = run_summaries({f"taco (gamma={number})": [0.8, 0.9] for number in range(30)})
     assert " taco (gamma=11) and 18 more." in headline(runs)
+
+
+def test_methods_that_swing_are_named():
+    swinging = {"last_ten_range": 0.2, "alternates": True}
+    runs = [run_summary("taco", seed, 0.8, **(swinging if seed else {})) for seed in (0, 1)]
+    runs += [run_summary("foolsgold", seed, 0.7, **swinging) for seed in (0, 1)]
+    assert headline(runs).endswith("taco swings in 1 of 2 seeds. foolsgold swings.")

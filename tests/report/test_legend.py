@@ -65,3 +65,15 @@ def test_runs_that_are_not_in_the_means_are_mentioned():
 
 def test_notes_on_the_partition_come_last_and_once():
     assert legend(summary(), partition_notes=["b.", "a.", "b."]).endswith(" a. b.")
+
+
+def test_swings_and_averaged_models_are_stated():
+    one = summary(swinging=1, best_accuracy=0.82, average_accuracy=0.815)
+    text = legend(one)
+    assert "↕: the accuracy swings: its range" in text
+    assert text.endswith(
+        "taco: the accuracy swings, and the best round has 82.0 %; the average of the last models has an accuracy of "
+        "81.5 %."
+    )
+    assert "the accuracy swings in 2 of 3 seeds, and" in legend(summary(seeds=3, swinging=2, best_accuracy=0.8))
+    assert "swings" not in legend(summary())

@@ -20,5 +20,6 @@ MEASURES = (
     Measure("loss", "test loss"),
     Measure("validation_accuracy", "held-out accuracy", is_accuracy=True),
     Measure("validation_loss", "held-out loss"),
+    Measure("gain", "gain Γ of the largest disagreement"),
 )
 """Every measure, in the order of the report's menus."""

@@ -41,6 +41,8 @@ def render(data: PageData, library: str, version: str) -> str:
         "untimed": "hidden" if data["timed"] else "",
         "results": _results(data),
         "legend": _list(data["legend"]),
+        "unstable": "" if data["stability"] else "hidden",
+        "stability": _list(data["stability"]),
         "expulsions": _list_events(data["expulsions"], "expelled") or "<p>No client was expelled.</p>",
         "dropped": _list_events(data["dropped"], "with dropped uploads") or "<p>No upload was dropped.</p>",
         "settings": _table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),

@@ -6,9 +6,10 @@ from typing import Any
 
 from fedtaco.records import QUANTITIES, RunFolder
 from fedtaco.records.formatting import pluralize
+from fedtaco.records.swings import swings
 from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
 from fedtaco.report.colours import ON_DARK, ON_LIGHT
-from fedtaco.report.events import build_dropped, build_expulsions
+from fedtaco.report.events import build_dropped, build_expulsions, describe_stability
 from fedtaco.report.legend import explain_results
 from fedtaco.report.measures import MEASURES
 from fedtaco.report.results import build_run_results
@@ -68,12 +69,25 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         ],
         "partitions": partitions,
         "runs": [build_client_map(index, method, run, partition_of[run]) for index, method, run in ordered],
+        "stability": _stability(methods),
         "expulsions": [event for _, method, run in ordered for event in build_expulsions(method, run)],
         "dropped": [event for _, method, run in ordered for event in build_dropped(method, run)],
         "settings": {name: format_setting(value) for name, value in common.items()},
         "own_settings": [_own_settings(method, common) for method in methods],
         "versions": _versions(runs),
     }
+
+
+def _stability(methods: Sequence[MethodRuns]) -> list[str]:
+    """Describe runs that swing, or in which the stability monitor warned."""
+    finished = [(method, run) for method in methods for run in method.runs if run.is_finished]
+    fedavg = {run.seed: run.summary for method, run in finished if method.name == "fedavg"}
+    described = (
+        describe_stability(method, run, swings=run.is_finished and swings(run.summary, fedavg.get(run.seed)))
+        for method in methods
+        for run in method.runs
+    )
+    return [sentence for sentence in described if sentence is not None]
 
 
 def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:
