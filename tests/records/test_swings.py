@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedtaco.records.swings import accuracy_range, alternates, swings
+from fedtaco.records import RoundRecord
+from fedtaco.records.swings import accuracy_range, alternates, first_swing, swings
 
 UP_AND_DOWN = [0.80, 0.76] * 5
 
@@ -45,3 +46,22 @@ def test_without_fedavg_the_run_must_alternate():
     assert swings(run(0.05, alternating=True), run(None))
     assert not swings(run(0.5), None)
     assert not swings(run(None), run(0.01))
+
+
+def records(accuracies):
+    return [RoundRecord(number, accuracy, None, None, 1.0) for number, accuracy in enumerate(accuracies, 1)]
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "expected"),
+    [
+        ([0.1, 0.2, *UP_AND_DOWN], 4),
+        ([*6 * [0.8], *UP_AND_DOWN, *10 * [0.8]], 8),
+        ([None, *UP_AND_DOWN], 3),
+        ([*12 * [0.8]], None),
+        ([0.1, 0.3, 0.25, 0.45, 0.44, 0.6, 0.59, 0.7, 0.69, 0.8], 3),  # a dip of five points on the way up
+        ([0.1, 0.3, 0.28, 0.45, 0.44, 0.6, 0.59, 0.7, 0.69, 0.8], None),  # a noisy rise
+    ],
+)
+def test_the_first_swing_is_the_first_deep_fall_of_an_oscillation(accuracies, expected):
+    assert first_swing(records(accuracies)) == expected

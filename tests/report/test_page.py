@@ -53,7 +53,7 @@ def test_warnings_and_swings_are_described(tmp_path):
     text = text_of(page_of([folder]))
     assert (
         "Stability taco, seed 0: After round 3, weights amplify a disagreement. The warning was repeated in 2 rounds. "
-        "The accuracy swings: its range over the last ten rounds is 10.0 percentage points." in text
+        "The accuracy swings from round 4 on; its range over the last ten rounds is 10.0 percentage points." in text
     )
     assert "70.0 ↕ %" in text
     quiet = page_of([write_run(tmp_path / "b")])

@@ -26,7 +26,7 @@ CURVATURES = (0.5, 1.5)
 """κ for which two camps must be stable; the uploads of a round do not reveal the curvature itself."""
 MIN_SHARE = 0.15
 """Smaller parts of the squared norms of the uploads are not regarded as a disagreement between camps."""
-MAX_ROWS = 64
+MAX_ROWS = 32
 """Maximum number of uploads from which the disputed direction is computed; all are projected on it."""
 SHIFT = 0.05
 """Distance over which Γ is measured, as a fraction of the norm of the mean upload at balance."""

@@ -1,8 +1,10 @@
 """Runs that swing: their test accuracy goes up and down in the last rounds instead of settling."""
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
+
+from fedtaco.records.history import RoundRecord
 
 WINDOW = 10
 """Number of test accuracies, the last ones of a run, by which it is judged."""
@@ -35,6 +37,29 @@ def alternates(accuracies: Sequence[float]) -> bool:
         return False
     signs = [after > before for before, after in pairwise(accuracies[-WINDOW:]) if after != before]
     return 1 + sum(first != second for first, second in pairwise(signs)) >= ALTERNATING
+
+
+def first_swing(rounds: Iterable[RoundRecord]) -> int | None:
+    """Return the first round that is part of a swing; ``None`` if there is none.
+
+    It is the first round in ten whose accuracies alternate (:func:`alternates`) that is more than three percentage
+    points below an earlier one of these.
+
+    >>> records = [RoundRecord(number, 0.8 - 0.1 * (number % 2), 0.0, None, 1.0) for number in range(1, 11)]
+    >>> first_swing(records)
+    3
+    """
+    tested = [(record.round, record.accuracy) for record in rounds if record.accuracy is not None]
+    for end in range(WINDOW, len(tested) + 1):
+        window = tested[end - WINDOW : end]
+        accuracies = [accuracy for _, accuracy in window]
+        if not alternates(accuracies):
+            continue
+        best = accumulate(accuracies, max)
+        for (number, accuracy), highest in zip(window, best, strict=True):
+            if highest - accuracy > LIMIT:
+                return number
+    return None
 
 
 def swings(run: Mapping[str, Any], fedavg: Mapping[str, Any] | None) -> bool:

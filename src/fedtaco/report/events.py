@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedtaco.records.formatting import pluralize
+from fedtaco.records.swings import first_swing
 from fedtaco.report.run_reader import RunData
 from fedtaco.report.runs_by_method import MethodRuns
 
@@ -54,8 +55,11 @@ def describe_stability(method: MethodRuns, run: RunData, *, swings: bool) -> str
         more = f" The warning was repeated in {pluralize(others, 'round')}." if others else ""
         sentences.append(f"After round {warned[0].round}, {warned[0].warning}.{more}")
     if swings:
-        points = 100 * run.summary["last_ten_range"]
-        sentences.append(f"The accuracy swings: its range over the last ten rounds is {points:.1f} percentage points.")
+        points, first = 100 * run.summary["last_ten_range"], first_swing(run.history)
+        since = "" if first is None else f" from round {first} on"
+        sentences.append(
+            f"The accuracy swings{since}; its range over the last ten rounds is {points:.1f} percentage points."
+        )
     return f"{method.run_name(run)}: {' '.join(sentences)}" if sentences else None
 
 
