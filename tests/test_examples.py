@@ -25,7 +25,7 @@ def test_example_runs(script, tmp_path):
     assert run_python(script, cwd=tmp_path).stdout.strip()
 
 
-PAGES = ["python", "own-method", "datasets", "own-data", "local-training"]
+PAGES = ["python", "own-method", "datasets", "own-data", "local-training", "evaluation", "partial-models"]
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{page}.md" for page in PAGES)])

@@ -37,6 +37,16 @@ def test_idx_files(tmp_path, set_counts):
     assert y.dtype == torch.int64
 
 
+def test_unit_pixels_are_bytes_divided_by_255_from_the_same_cache(tmp_path, set_counts):
+    write_mnist(tmp_path / "mnist", 50, 20)
+    for name in ("mnist", "mnist:unit"):
+        set_counts(name, 50, 20)
+        data = load_dataset(name, tmp_path)
+    x, _ = data.train.batch(torch.arange(50))
+    assert torch.equal(x, data.train.x.float() / 255)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mnist"]
+
+
 def test_cifar100_has_fine_labels_and_is_standardized_per_channel(tmp_path, set_counts):
     set_counts("cifar100", 200, 100)
     write_cifar100(tmp_path / "cifar-100-python", 200, 100)

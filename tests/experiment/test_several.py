@@ -83,12 +83,13 @@ def test_default_folders_of_different_things_do_not_collide(cli):
         {"model": "mlp:4"},
         {"clients": make_clients(3)},
         {"name": "hospitals / clinics"},
+        {"name": "hospitals & clinics"},
         {"local_steps": [1, 2, 3, 3]},
         {"validation": 0.2},
     ]
     folders = {fedtaco.compare([FedProx], **{**OWN, "rounds": 1, **change}).folder for change in changes}
     folders.add(fedtaco.compare([FedProx(zeta=0.5)], **{**OWN, "rounds": 1}).folder)
-    assert len(folders) == 7
+    assert len(folders) == 8
     assert all(folder.parts[0] == "runs" and len(folder.parts) == 2 for folder in folders)
     assert any(folder.name.startswith("hospitals-clinics-") for folder in folders)
 
@@ -170,13 +171,28 @@ def test_named_dataset_is_tuned_in_the_folder_of_the_command_line(cli):
     assert f"Recorded in {sweep.folder}\n" in done.stdout
 
 
+def test_seeds_are_a_number_or_a_list(tmp_path):
+    counted = fedtaco.compare(["fedavg"], out=tmp_path / "counted", seeds=2, seed=3, **OWN)
+    listed = fedtaco.compare(["fedavg"], out=tmp_path / "listed", seeds=[4, 0], **OWN)
+    assert [[run["seed"] for run in one.runs] for one in (counted, listed)] == [[3, 4], [4, 0]]
+
+
+def test_methods_are_a_list(tmp_path):
+    for call in (fedtaco.compare, lambda methods, **given: fedtaco.sweep(methods, {"local_lr": [0.1]}, **given)):
+        with pytest.raises(InvalidInput, match="methods is 'taco'; give a list of methods"):
+            call("taco", out=tmp_path / "runs", **OWN)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"dataset": "digits"}, "dataset is 'digits', but clients of your own are given too; omit one of them"),
         ({"clients": None}, "test has no effect without clients of your own"),
         ({"clients": 3, "test": None, "name": "x"}, "name has no effect without clients of your own"),
-        ({"seeds": 0}, "seeds is 0; it must be at least 1"),
+        ({"seeds": 0}, "seeds is 0; it must be a whole number at least 1"),
+        ({"seeds": 1.5}, "seeds is 1.5; it must be a whole number"),
+        ({"seeds": []}, "seeds is an empty list"),
+        ({"seeds": [1, 2], "seed": 1}, "Give either seed or a list of seeds, not both"),
         ({"seeds": [0, 0]}, "Two of the runs have the same folder"),
         ({"partition": "iid"}, "partition is 'iid', but the data are given for each client; omit it"),
         ({"method": "taco"}, "There is no setting 'method'"),

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from run_helpers import Interrupted, interrupt_after
+from small_training import train
 
 from fedtaco import InvalidInput
 from fedtaco.experiment import RunOptions, resolve_config, run_experiment
@@ -50,6 +51,16 @@ def test_what_a_round_measures_is_logged_and_own_metrics_too(tmp_path):
     assert "metrics/bad" not in events.Tags()["scalars"]
     logged = [event.value for event in events.Scalars("training_loss")]
     assert logged == pytest.approx(history.column("training_loss"))
+
+
+def test_own_training_is_tracked(tmp_path):
+    from tensorboard.backend.event_processing import event_accumulator as accumulator
+
+    result = train(out=tmp_path / "run", track=["tensorboard"])
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    assert [event.value for event in events.Scalars("accuracy")] == pytest.approx(result.history.column("accuracy"))
+    with pytest.raises(InvalidInput, match="There is no tracker 'tensorbord'"):
+        train(track=["tensorbord"])
 
 
 @pytest.fixture

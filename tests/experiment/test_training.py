@@ -62,7 +62,7 @@ def test_divergence_stops_the_run_and_keeps_its_history():
     [
         ({"rounds": 0}, "rounds is 0; it must be a whole number at least 1"),
         ({"local_steps": 0}, "local_steps is 0"),
-        ({"local_steps": [1, 2]}, "local_steps lists 2 numbers for 4 clients"),
+        ({"local_steps": [1]}, "local_steps lists 1 number for 4 clients; give one for each"),
         ({"local_epochs": 1}, "Both local_steps and local_epochs are given; give one of them."),
         ({"local_steps": None}, "Neither local_steps nor local_epochs is given; give one of them."),
         ({"local_steps": None, "local_epochs": 0}, "local_epochs is 0; it must be a whole number at least 1"),

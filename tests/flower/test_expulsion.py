@@ -81,7 +81,7 @@ def test_the_guard_drops_the_uploads_of_a_freeloader_and_then_expels_it(lines):
         [],
     ]
     assert sum(message.metadata.dst_node_id == HOSTILE for message in nodes.sent) == 3
-    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
+    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT}) is" in line]
     assert named[0] == f"Round 1: node {HOSTILE} (client {CLIENT}) is dropped: the upload is zero."
     assert named[2].endswith("is expelled: the upload is zero; it gets no more messages.")
 

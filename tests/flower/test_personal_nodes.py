@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -161,6 +163,26 @@ def test_messages_contain_the_shared_layers_only():
         else:
             assert sum(array_bytes(message).values()) == weights + buffers + 8
             assert not [name for name in array_bytes(message) if "head" in name or "base" in name]
+
+
+def test_only_adapters_of_a_transformer_are_sent(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    from adapters import TOPICS, Encoder, draw_texts
+
+    torch.manual_seed(0)
+    model, samples = Encoder(), [draw_texts(20, torch.randperm(TOPICS)) for _ in range(2)]
+    nodes, received = Nodes([client_app(model, own) for own in samples]), []
+    nodes.tamper = lambda node, reply: [received.append(reply) or reply]
+    strategy = FedStrategy("fedavg", model, local_steps=1, batch_size=8, personal="head.*", fraction_evaluate=0)
+    trained = strategy.start(nodes, arrays(model), num_rounds=1, timeout=1).arrays.to_torch_state_dict()
+    adapters = {name: p for name, p in model.named_parameters() if "adapter" in name}
+    size = 4 * sum(p.numel() for p in adapters.values())
+    assert size == 4 * 3 * 2 * 32 * 4
+    for message, reply in zip(nodes.sent, received, strict=True):
+        assert array_bytes(message) == {"arrays/start": size}
+        assert array_bytes(reply) == {"arrays/update": size}
+    changed = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, trained[name])}
+    assert changed == {name for name in adapters if "1.weight" in name}  # the others have no gradient in the first step
 
 
 # Nodes that do not fit

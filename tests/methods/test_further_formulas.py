@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from least_squares import LR, W0, D, K, N, cohorts, gradient, local_sgd, mean, output, run, weights
 
+from fedtaco import InvalidInput
 from fedtaco.methods import (
     FURTHER_METHODS,
     METHODS,
@@ -256,6 +257,12 @@ def test_unequal_steps_follow_the_formula(name):
 @pytest.mark.parametrize(("method", "expected"), OPTIONS, ids=[str(method) for method, _ in OPTIONS])
 def test_options_follow_the_formula(method, expected):
     assert_as_expected(run(method, 3), expected([range(N)] * 3))
+
+
+def test_bias_correction_needs_a_second_moment_that_fades():
+    assert FedAdam(beta2=1.0).beta2 == 1
+    with pytest.raises(InvalidInput, match=r"fedyogi\.beta2 is 1; it must be below 1 if bias_correction is on\."):
+        FedYogi(beta2=1.0, bias_correction="on")
 
 
 def test_a_server_rate_replaces_fednovas_number_of_steps():

@@ -8,7 +8,19 @@ import pytest
 import torch
 from sketches import SKETCHES
 
-from fedtaco.methods import METHODS, FedAvg, FedProxTaco, Method, ScaffoldTaco, Stem, Taco
+from fedtaco.methods import (
+    METHODS,
+    FedAdam,
+    FedAvg,
+    FedMoS,
+    FedProxTaco,
+    FoolsGoldOriginal,
+    Method,
+    ScaffoldTaco,
+    Stem,
+    StemOriginal,
+    Taco,
+)
 from fedtaco.testing import METHOD_CONTRACT, check_method
 
 SUBJECTS: list[Method] = [
@@ -20,6 +32,10 @@ SUBJECTS: list[Method] = [
     FedProxTaco(coefficient="replace-factor"),
     FedProxTaco(coefficient="replace-alpha"),
     ScaffoldTaco(coefficient="replace-alpha"),
+    FedMoS(last_gradient="same-batch"),
+    FoolsGoldOriginal(scale="sum"),
+    StemOriginal(server_momentum="eta"),
+    FedAdam(v0="zero", bias_correction="on"),
     *SKETCHES,
 ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtaco.records import ClientRecord, Decision, History, PartitionRecord, RoundRecord, RunFolder
+from fedtaco.records import ClientEvaluation, ClientRecord, Decision, History, PartitionRecord, RoundRecord, RunFolder
 from fedtaco.records.summary import summarize
 
 
@@ -16,7 +16,7 @@ def write_run(
     method: str = "taco",
     *,
     seed: int = 0,
-    accuracies: tuple[float, ...] = (0.5, 0.7, 0.9),
+    accuracies: tuple[float | None, ...] = (0.5, 0.7, 0.9),
     groups: tuple[str, ...] = ("B", "A", "A"),
     finished: bool = True,
     stopped: str | None = None,
@@ -29,12 +29,15 @@ def write_run(
     decisions: dict[int, list[Decision]] | None = None,
     gains: tuple[float, ...] = (),
     warnings: dict[int, str] | None = None,
+    metrics: dict[str, float | None] | None = None,
+    evaluations: tuple[ClientEvaluation, ...] = (),
     **settings: Any,
 ) -> RunFolder:
     """Write a run with one client per entry of ``groups`` and one round per accuracy.
 
     ``expelled`` maps clients to rounds, ``dropped``, ``decisions`` and ``warnings`` rounds to events. Without
-    ``classes`` the clients' labels are unknown, as on Flower.
+    ``classes`` the clients' labels are unknown, as on Flower. An accuracy of ``None`` stands for a round without
+    evaluation.
     """
     clients, folder = len(groups), RunFolder(path)
     config = {
@@ -80,11 +83,14 @@ def write_run(
         record = RoundRecord(
             number,
             accuracy,
-            1 - accuracy,
+            None if accuracy is None else 1 - accuracy,
             2.0 if timed else None,
             3.0,
-            validation_accuracy=accuracy / 2 if validation else None,
-            class_accuracy=[accuracy] * classes or None,
+            training_loss=1 / number,
+            validation_accuracy=accuracy / 2 if validation and accuracy else None,
+            class_accuracy=None if accuracy is None else [accuracy] * classes or None,
+            balanced_accuracy=accuracy,
+            metrics=metrics or {},
             cohort=len(own),
             dropped=(dropped or {}).get(number, {}),
             decisions=(decisions or {}).get(number, []),
@@ -99,5 +105,8 @@ def write_run(
     if finished:
         run = {"method": method.rpartition(":")[2], "seed": seed, "personal": None, "partition_notes": []}
         ending = {"stopped": stopped, "ended_early": None}
-        folder.save_summary({**run, **ending, **summarize(history, config["target"], partition)})
+        if evaluations:
+            folder.save_client_evaluations(evaluations)
+        measured = summarize(history, config["target"], partition, evaluations=evaluations)
+        folder.save_summary({**run, **ending, **measured})
     return folder

@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
+from fedtaco.records import ClientEvaluation
 from fedtaco.report.charts import POINTS
 from fedtaco.report.output import write_report
 from fedtaco.report.page import read_plotly, render
@@ -37,7 +38,8 @@ FLAGS = (
     "--window-size=1280,900",
 )
 DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
-CHARTS = ("first", "second", "clients", "labels")
+EVALUATIONS = ClientEvaluation(0, 9, 0.31, 2.0, 0.93, 0.5), ClientEvaluation(2, 9, 0.97, 0.1, 1.0, 0.0)
+CHARTS = ("first", "second", "own", "clients", "labels")
 SHOWN = """return document.getElementById(arguments[0]).data
     .filter(trace => trace.meta !== undefined && trace.visible).map(trace => trace.name)"""
 
@@ -64,7 +66,9 @@ def page(tmp_path_factory):
     for method, seed in (("fedavg", 0), ("taco", 0), ("taco", 1), ("stem", 0)):
         caught = {"expelled": {1: 2}, "freeloaders": (1,)} if (method, seed) == ("taco", 1) else {}
         accuracies = tuple(0.3 + 0.1 * number + 0.05 * seed for number in range(6))
-        common = {"seed": seed, "accuracies": accuracies, "rounds": 6, "validation": True}
+        common = {"seed": seed, "accuracies": accuracies, "rounds": 6, "validation": True, "metrics": {"f1": 0.5}}
+        if method != "fedavg":
+            common["evaluations"] = EVALUATIONS
         write_run(folder / f"{method}-{seed}", method, **common, **caught)
     out = folder / "report.html"
     write_report(find_runs(folder), out)
@@ -156,7 +160,8 @@ def test_everything_can_be_done_with_the_keyboard(browser, page):
             assert outline == "solid"
     assert reached[:7] == ["Skip to the results", "theme", "fedavg", "stem", "taco", "all", "none"]
     assert {"first-view", "second-view", "quantity", "method", "run", "partition", "result-table"} <= set(reached)
-    assert (reached.count("SVG"), reached.count("CSV"), reached.count("LaTeX")) == (4, 1, 1)
+    assert {"own-method", "own-table"} <= set(reached)
+    assert (reached.count("SVG"), reached.count("CSV"), reached.count("LaTeX")) == (5, 1, 1)
     assert browser.execute_script(SHOWN, "first") == ["fedavg", "taco"]
 
 
@@ -195,6 +200,31 @@ def test_a_run_and_a_quantity_can_be_chosen(browser, page):
     assert complaints(browser) == []
 
 
+def test_accuracies_on_own_samples_are_drawn_for_the_chosen_method(browser, page):
+    opened(browser, page)
+    bars = """return document.getElementById('own').data.map(trace => [trace.name,
+        trace.y.flatMap((count, bin) => count ? [[bin, count]] : [])])"""
+    one_seed = [["global model", [[6, 1], [19, 1]]], ["fine-tuned", [[18, 1], [19, 1]]]]
+    two_seeds = [["global model", [[6, 2], [19, 2]]], ["fine-tuned", [[18, 2], [19, 2]]]]
+    assert [option.text for option in Select(element(browser, "#own-method")).options] == ["stem", "taco"]
+    assert browser.execute_script(bars) == one_seed
+    choose(browser, "#own-method", "taco")
+    assert browser.execute_script(bars) == two_seeds
+    rows = element(browser, "#own-table").text.splitlines()
+    assert rows[1].startswith("stem 64.0 %")
+    assert rows[4].startswith("taco, fine-tuned 96.5 %")
+    assert complaints(browser) == []
+
+
+def test_own_metrics_can_be_chosen(browser, page):
+    opened(browser, page)
+    choose(browser, "#second-view", "F1 over rounds")
+    assert browser.execute_script("return document.getElementById('second').data[1].y") == [0.5] * 6
+    choose(browser, "#second-view", "Training loss over rounds")
+    assert browser.execute_script("return document.getElementById('second').data[1].y")[:2] == [1, 0.5]
+    assert complaints(browser) == []
+
+
 def test_accuracy_and_loss_can_be_chosen_over_rounds_and_seconds(browser, page):
     opened(browser, page)
     chart = """const { data, layout } = document.getElementById(arguments[0]);
@@ -203,7 +233,7 @@ def test_accuracy_and_loss_can_be_chosen_over_rounds_and_seconds(browser, page):
     assert titles == [
         f"{name} over {axis}"
         for axis in ("rounds", "client seconds")
-        for name in ("Test accuracy", "Test loss", "Held-out accuracy")
+        for name in ("Test accuracy", "Test loss", "Balanced accuracy", "Training loss", "Held-out accuracy", "F1")
     ]
     x, y, title = browser.execute_script(chart, "second")
     assert (x[-1], y[0], title) == (12, pytest.approx(0.3), "test accuracy")
@@ -272,6 +302,7 @@ def test_the_table_and_the_charts_can_be_downloaded(browser, page, tmp_path):
     names = {
         *("results.csv", "results.tex", "test-accuracy-over-rounds.svg", "test-accuracy-over-client-seconds.svg"),
         *("TACO-s-coefficient-fedavg-seed-0.svg", "labels-groups-3-clients-seed-0.svg"),
+        "accuracy-on-clients-own-samples-stem.svg",
     }
     WebDriverWait(browser, 20).until(lambda _: {path.name for path in tmp_path.iterdir()} == names)
     assert (tmp_path / "results.csv").read_text(encoding="utf-8").startswith("method,seeds,final_accuracy")
@@ -299,13 +330,15 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser, page):
 
 def test_names_are_shown_as_they_are(browser, tmp_path):
     evil = "<b>bold</b></script><script>document.title='caught'</script>%{x}"
-    write_run(tmp_path / "a", evil, groups=(evil, "A", "A"))
+    write_run(tmp_path / "a", evil, groups=(evil, "A", "A"), metrics={evil: 0.5}, evaluations=EVALUATIONS)
     write_report(find_runs(tmp_path), tmp_path / "report.html")
     opened(browser, (tmp_path / "report.html").as_uri())
     assert browser.title == "fedtaco: digits: 1 method"
     assert element(browser, "button.method").text == evil
     ticks = browser.execute_script("return [...document.querySelectorAll('#clients .ytick')].map(it => it.textContent)")
     assert f"{evil} 0" in ticks
+    choose(browser, "#first-view", f"{evil} over rounds")
+    assert element(browser, "#first .ytitle").get_attribute("textContent") == evil
     assert complaints(browser) == []
 
 

@@ -77,3 +77,17 @@ def test_swings_and_averaged_models_are_stated():
     )
     assert "the accuracy swings in 2 of 3 seeds, and" in legend(summary(seeds=3, swinging=2, best_accuracy=0.8))
     assert "swings" not in legend(summary())
+
+
+def test_unbalanced_classes_and_parts_of_the_test_set_are_explained():
+    rows = [
+        summary(accuracy=0.77, balanced_accuracy=0.55, majority_share=0.7638, samples=(1000, 16281)),
+        summary(method="fedavg", accuracy=0.7638, balanced_accuracy=0.5, majority_share=0.7638, samples=(1000, 16281)),
+    ]
+    text = legend(*rows)
+    assert text.count("Accuracy is measured on 1,000 of the 16,281 test samples.") == 1
+    assert "Balanced accuracy, the mean over classes: taco 55.0 %, fedavg 50.0 %." in text
+    assert "Always predicting the most frequent class would give an accuracy of 76.4 %." in text
+    text = legend(summary(accuracy=0.9, balanced_accuracy=0.895, majority_share=0.12))
+    for word in ("Balanced", "most frequent", "measured on"):
+        assert word not in text

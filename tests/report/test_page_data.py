@@ -31,6 +31,32 @@ def test_a_curve_is_the_mean_over_seeds_with_the_lowest_and_highest(tmp_path):
     assert summary.accuracy_deviation == pytest.approx(0.2 / 2**0.5)
 
 
+def test_curves_connect_evaluated_rounds(tmp_path):
+    write_run(tmp_path / "a", accuracies=(None, 0.4, None, 0.8), rounds=4, target=0.7, metrics={"accuracy": 0.25})
+    data = build_page_data(find_runs(tmp_path))
+    curves = data["methods"][0]["curves"]
+    assert (curves["accuracy"]["rounds"], curves["accuracy"]["mean"]) == ([2, 4], [0.4, 0.8])
+    assert curves["accuracy"]["seconds"] == [4.0, 8.0]
+    assert curves["balanced_accuracy"]["rounds"] == [2, 4]
+    assert curves["training_loss"]["rounds"] == [1, 2, 3, 4]
+    assert curves["metrics/accuracy"]["mean"] == [0.25] * 4
+    assert data["measures"][-1]["title"] == "accuracy"
+    (row,) = data["results"].rows
+    assert (row.summary.rounds_mark, row.summary.rounds_to_target) == ("≤ 4", 4)
+    assert "≤ N: not every round was evaluated, so that the target may have been reached before." in data["legend"]
+
+
+def test_an_own_metric_of_some_runs_is_drawn_for_these(tmp_path):
+    write_run(tmp_path / "a", "fedavg")
+    write_run(tmp_path / "b", "taco", seed=0, accuracies=(0.5, 0.6), metrics={"f1": 0.5})
+    write_run(tmp_path / "c", "taco", seed=1, accuracies=(0.5, 0.6, 0.7))
+    write_run(tmp_path / "d", "taco", seed=2, metrics={"f1": None})
+    data = build_page_data(find_runs(tmp_path))
+    fedavg, taco = (method["curves"] for method in data["methods"])
+    assert "metrics/f1" not in fedavg
+    assert (taco["metrics/f1"]["rounds"], taco["metrics/f1"]["mean"]) == ([1, 2], [0.5, 0.5])
+
+
 def test_an_unfinished_seed_counts_in_the_rounds_that_it_finished(tmp_path):
     write_run(tmp_path / "a", seed=0, accuracies=(0.2, 0.4, 0.6))
     write_run(tmp_path / "b", seed=1, accuracies=(0.4,), finished=False)

@@ -31,9 +31,11 @@ def test_a_line_is_the_mean_over_seeds_and_its_band_their_range():
     assert target.get_ydata() == pytest.approx([70, 70])
 
 
-def test_a_line_connects_evaluated_rounds():
-    (line,) = plot_accuracy({"fedavg": [history(None, 0.5, None, 0.75)]}).axes[0].lines
-    assert line.get_xydata().tolist() == [[2, 50], [4, 75]]
+def test_lines_and_bands_connect_evaluated_rounds():
+    seeds = [history(None, 0.4, None, 0.6), history(None, 0.6, None, 0.8)]
+    axes = plot_accuracy({"taco": seeds}).axes[0]
+    assert axes.lines[0].get_xydata().tolist() == [[2, pytest.approx(50)], [4, pytest.approx(70)]]
+    assert np.isfinite(axes.collections[0].get_paths()[0].vertices).all()
 
 
 def test_names_are_not_read_as_formulas(tmp_path):

@@ -11,6 +11,7 @@ from run_helpers import assert_same_model, assert_same_result
 import fedtaco
 from fedtaco import Callback, InvalidInput, RunStopped, StopTraining
 from fedtaco.records import RunFolder
+from fedtaco.report import write_report
 from fedtaco.runs.callbacks import CallbackList, following
 
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 5, "local_steps": 2, "batch_size": 16}
@@ -118,6 +119,14 @@ def test_stopped_run_is_recorded_and_continues_as_if_it_had_not_been(tmp_path):
     resumed = fedtaco.run("scaffold", out=tmp_path / "run", resume=True, **QUICK)
     assert_same_result(fedtaco.run("scaffold", **QUICK), resumed)
     assert RunFolder(tmp_path / "run").summary()["ended_early"] is None
+
+
+def test_report_says_that_a_callback_ended_a_run(tmp_path):
+    fedtaco.run("fedavg", out=tmp_path / "run", callbacks=[StopAfter(2)], **QUICK)
+    write_report([RunFolder(tmp_path / "run")], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "ended by a callback" in page
+    assert "that is enough" in page
 
 
 def test_run_without_a_folder_can_be_ended_too():

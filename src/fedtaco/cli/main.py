@@ -20,7 +20,6 @@ from fedtaco.cli.options import (
     MethodName,
     Seeds,
     as_json,
-    check_seeds,
     is_given,
     parse_grid,
     with_experiment_settings,
@@ -138,7 +137,6 @@ def compare(
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_results
 
-    check_seeds(seeds)
     print_results(actions.compare_methods(split_names(methods), seeds, settings, options), options)
 
 
@@ -179,7 +177,6 @@ def sweep(
     from fedtaco.cli import actions
     from fedtaco.cli.results import print_sweep
 
-    check_seeds(seeds)
     done = actions.tune_methods(split_names(methods), parse_grid(grid), budget, seeds, settings, options)
     print_sweep(done, options)
 

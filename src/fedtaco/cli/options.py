@@ -12,7 +12,6 @@ import typer
 from click.core import ParameterSource
 
 from fedtaco.errors import InvalidInput
-from fedtaco.parameters import Domain
 from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, RunOptions, Setting, declared
 
 
@@ -147,13 +146,6 @@ def as_json(value: str) -> bool:
     if value not in ("table", "json"):
         raise InvalidInput(f"format is '{value}'; it must be table or json.")
     return value == "json"
-
-
-def check_seeds(count: int) -> None:
-    """Raise InvalidInput if ``--seeds`` is not valid."""
-    domain = Domain("number of seeds", low=1, high=1000, whole=True)
-    if not domain.admits(count):
-        raise InvalidInput(f"seeds is {count}; it must be {domain.describe()}.")
 
 
 def parse_parameters(pairs: list[str] | None) -> dict[str, float | str]:

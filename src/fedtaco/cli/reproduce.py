@@ -7,9 +7,10 @@ import typer
 from rich.table import Table
 
 from fedtaco.cli.console import PlainConsole, print_line, stderr
-from fedtaco.cli.options import DataDir, Overwrite, Resume, check_seeds
+from fedtaco.cli.options import DataDir, Overwrite, Resume
 from fedtaco.errors import InvalidInput
 from fedtaco.parameters import split_names
+from fedtaco.runs.settings import check_seeds
 
 SCALE_HELP = "full (the paper's settings), small (a fifth of the rounds and steps) or smoke (a quick test)."
 TIMING_HELP = (

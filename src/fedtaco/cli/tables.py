@@ -9,7 +9,7 @@ from rich.table import Table
 from fedtaco.cli.console import print_with_notes
 from fedtaco.printable import printable
 from fedtaco.report import explain_results
-from fedtaco.report.results import AVERAGED, BALANCED, BEST, ResultColumn, build_results
+from fedtaco.report.results import SPARE, ResultColumn, build_results
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -22,7 +22,7 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     """
     results = build_results(summaries)
     methods = [row.summary for row in results.rows]
-    columns = _join_alphas([column for column in results.columns if column.title not in (AVERAGED, BALANCED, BEST)])
+    columns = _join_alphas([column for column in results.columns if column.title not in SPARE])
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
     table.add_column("\nmethod", no_wrap=True)
     for column in columns:

@@ -5,14 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import check_parameters, choose_methods, relevant_parameters, resolve_config, with_names
+from fedtaco.experiment.config import (
+    MethodGiven,
+    check_parameters,
+    choose_methods,
+    relevant_parameters,
+    resolve_config,
+    with_names,
+)
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
-from fedtaco.methods import METHODS, Method
+from fedtaco.methods import METHODS
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
-
-MethodGiven = Method | type[Method] | str
-"""A method, its class, or its name."""
 
 
 def plan_comparison(
@@ -39,9 +43,8 @@ def plan_comparison(
     """
     settings = with_names(settings)
     named = choose_methods(methods)
-    names = [one["method"] for one in named]
     parameters, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
-    check_parameters(parameters, names, detector)
+    check_parameters(parameters, [one["method"] for one in named], detector)
     return [
         resolve_config(
             own,

@@ -24,6 +24,8 @@ from fedtaco.version import __version__
 Parameters = Mapping[str, ParameterValue]
 ALL_METHODS = "all"
 """The word that stands for all registered methods in a comparison."""
+MethodGiven = Method | type[Method] | str
+"""A method, its class, or its name."""
 
 
 def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> ExperimentConfig:
@@ -148,8 +150,9 @@ def folder_name(start: str, config: ExperimentConfig, own: OwnTask = NOTHING_OWN
     defaults: Mapping[str, Any] = resolve_config(own, **{name: config[name] for name in named}, **usual)
     changed = {name: value for name, value in to_stored(config, own).items() if value != defaults.get(name)}
     changed.pop("fedtaco")
-    digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
     plain = re.sub(r"[^\w.:+-]+", "-", start)
+    changed |= {} if plain == start else {"name": start}
+    digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
     return f"{plain}-{digest[:8]}" if changed else plain
 
 
@@ -161,7 +164,7 @@ def shared_folder_name(start: str, settings: Mapping[str, Any], own: OwnTask, **
     return folder_name(start, {**config, "parameters": {**config["parameters"], **given}}, own, **usual)
 
 
-def choose_methods(methods: Sequence[Any]) -> list[dict[str, Any]]:
+def choose_methods(methods: Sequence[MethodGiven]) -> list[dict[str, Any]]:
     """Return the methods of a comparison as settings; the word ``all`` stands for every registered method.
 
     Raises
@@ -174,6 +177,8 @@ def choose_methods(methods: Sequence[Any]) -> list[dict[str, Any]]:
     >>> len(choose_methods(["all"])) == len(METHODS)
     True
     """
+    if isinstance(methods, str):
+        raise InvalidInput(f"methods is '{methods}'; give a list of methods.")
     if not methods:
         raise InvalidInput("methods is empty; name at least one, such as fedavg,taco.")
     if ALL_METHODS in methods:

@@ -27,4 +27,5 @@ DEFAULTS = {
     "adult:standardized": ExperimentDefaults(target=0.78),
     "shakespeare": ExperimentDefaults(local_steps=200, local_lr=1.0, target=0.5),
 }
+DEFAULTS |= {f"{name}:unit": DEFAULTS[name] for name in ("mnist", "fmnist", "cifar10")}
 """A dataset without an entry gets the generic defaults of :class:`ExperimentDefaults`."""

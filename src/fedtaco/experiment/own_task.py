@@ -27,6 +27,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.evaluation import OwnMetrics
 from fedtaco.models import Loss, is_own_model
 from fedtaco.randomness import torch_seed
+from fedtaco.records.formatting import pluralize
 from fedtaco.registry import call_own, import_object
 from fedtaco.tensor_digest import digest_tensors
 
@@ -149,16 +150,21 @@ def _find_model(model: OwnModel | str | None) -> OwnModel | None:
     return found
 
 
+def _require_one_each(name: str, given: Sequence[Any], noun: str, clients: int) -> None:
+    if len(given) != clients:
+        listed, needed = pluralize(len(given), noun), pluralize(clients, "client")
+        raise InvalidInput(f"{name} lists {listed} for {needed}; give one for each.")
+
+
 def _tests_by_client(tests: Sequence[Any] | None, clients: int) -> dict[int, Samples]:
-    if tests is not None and len(tests) != clients:
-        raise InvalidInput(f"client_tests lists {len(tests)} test sets for {clients} clients; give one for each.")
+    if tests is not None:
+        _require_one_each("client_tests", tests, "test set", clients)
     given = {client: data for client, data in enumerate(tests or ()) if data is not None}
     return {client: own_samples(f"client_tests[{client}]", data) for client, data in given.items()}
 
 
 def _steps_by_client(steps: Sequence[int], clients: int) -> list[int]:
-    if len(steps) != clients:
-        raise InvalidInput(f"local_steps lists {len(steps)} numbers for {clients} clients; give one for each.")
+    _require_one_each("local_steps", steps, "number", clients)
     if min(steps) < 1:
         raise InvalidInput(f"local_steps contains {min(steps)}; each must be a whole number at least 1.")
     return list(steps)

@@ -161,11 +161,11 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
     """
     folder = RunFolder(path)
     blank = _blank_model(folder, model)
-    flat = FlatModel(blank, personal=split_names(folder.config().get("personal", "")))
     trained, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
     average = None
     if folder.has_model("average"):
         average = load_model(copy.deepcopy(blank), folder.model_path("average")).eval()
+    flat = FlatModel(trained, personal=split_names(folder.config().get("personal", "")))
     folder.partition()  # verified, although the result does not contain it
     return Result(
         folder.history(),

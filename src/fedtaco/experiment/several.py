@@ -8,15 +8,15 @@ from typing import Any, Unpack
 from torch.nn.functional import cross_entropy
 
 from fedtaco.errors import InvalidInput
-from fedtaco.experiment.comparison import MethodGiven, plan_comparison, run_comparison
-from fedtaco.experiment.config import shared_folder_name, with_names
+from fedtaco.experiment.comparison import plan_comparison, run_comparison
+from fedtaco.experiment.config import MethodGiven, choose_methods, shared_folder_name, with_names
 from fedtaco.experiment.own_task import OwnModel, OwnTask
 from fedtaco.experiment.results import Comparison, Sweep
 from fedtaco.experiment.sweep import ParameterGrid, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.models import Loss
 from fedtaco.runs.callbacks import Callback, CallbackList, following
-from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings, RunOptions, check_names
+from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings, RunOptions, check_names, check_seeds
 from fedtaco.trust import Detector
 
 
@@ -187,16 +187,17 @@ def _own_task(
 
 def _seeds(seeds: int | Sequence[int], settings: dict[str, Any]) -> Sequence[int]:
     """Return the seeds; the setting ``seed`` is removed."""
-    first = settings.pop("seed", None) or 0
-    if not isinstance(seeds, int):
-        return seeds
-    if seeds < 1:
-        raise InvalidInput(f"seeds is {seeds}; it must be at least 1.")
-    return range(first, first + seeds)
+    first = settings.pop("seed", None)
+    if not isinstance(seeds, Sequence):
+        check_seeds(seeds)
+        return range(first or 0, (first or 0) + seeds)
+    if first is not None or not seeds:
+        raise InvalidInput("seeds is an empty list." if not seeds else "Give either seed or a list of seeds, not both.")
+    return seeds
 
 
 def _with_parameters_of(methods: Sequence[MethodGiven], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in which the parameters of given methods stand among the parameters."""
     named = with_names(settings)
-    own = {key: value for one in methods for key, value in with_names({"method": one}).get("parameters", {}).items()}
+    own = {key: value for one in choose_methods(methods) for key, value in one.get("parameters", {}).items()}
     return {**named, "parameters": {**named.get("parameters", {}), **own}}

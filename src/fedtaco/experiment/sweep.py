@@ -9,9 +9,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.experiment.comparison import MethodGiven
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.experiment.config import (
+    MethodGiven,
     check_parameters,
     choose_methods,
     find_domain,
@@ -131,11 +131,10 @@ def plan_sweep(
         raise unknown("setting to tune", name, allowed)
     settings = with_names(settings)
     named = choose_methods(methods)
-    names = [one["method"] for one in named]
     detector = settings.get("detector") or "off"
     fixed = settings.pop("parameters", {})
     parameters = {name: values[0] for name, values in grid.items() if "." in name}
-    check_parameters({**fixed, **parameters}, names, detector)
+    check_parameters({**fixed, **parameters}, [one["method"] for one in named], detector)
     trials = []
     for one in named:
         method = one["method"]

@@ -128,15 +128,17 @@ class FedStrategy(Strategy):
         """Log the settings of the run."""
         policy, run = self.policy, self.run_settings
         key, cost = policy.weighted_by_key, self.method.cost
-        epochs = "" if run["local_epochs"] is None else f"{run['local_epochs']} epochs in at most "
+        epochs = "" if run["local_epochs"] is None else f"{pluralize(run['local_epochs'], 'epoch')} in at most "
         lines = [
             f"Method: {self.method.name}, {self.method.summary}",
             f"Weighting: {'uniform, all replies count alike' if key is None else f'by {key}, as the nodes state it'}",
-            f"Local: {epochs}{run['local_steps']} steps of {run['batch_size']} samples, {run['optimizer']} with a "
+            f"Local: {epochs}{pluralize(run['local_steps'], 'step')} of {pluralize(run['batch_size'], 'sample')}, "
+            f"{run['optimizer']} with a "
             f"{run['lr_schedule']} learning rate of {run['local_lr']}",
             f"Cohort: {run['participation']:g} of the clients, at least {policy.min_train_nodes}; "
             f"{policy.min_available_nodes} must be connected",
-            f"On the wire: {cost.down} vectors and {cost.scalars_down} scalars down, {cost.up:g} vectors up",
+            f"On the wire: {pluralize(cost.down, 'vector')} and {pluralize(cost.scalars_down, 'scalar')} down, "
+            f"{cost.up:g} vector{'' if cost.up == 1 else 's'} up",
             f"Detector: {self.detector.name}",
             f"Checkpoint: {'none' if self.folder is None else self.folder.path}",
         ]

@@ -2,8 +2,9 @@
 
 The paper's local momentum is STORM, d_k = g(x_k) + (1 - a) (d_{k-1} - g(x_{k-1})) with both gradients on the batch of
 step k. The released code takes the gradient of the last step as it was, on the batch of that step. Then d_k - g_k
-shrinks by 1 - a in every step, and a matters only because the code has no last gradient (0) in the second step:
-d_k = g_k + (1 - a)^k g_0 for k > 0. The adaptive selection of clients is not included.
+shrinks by 1 - a in every step, and a matters only because the second step finds 0 as the last gradient, in the public
+copy of that code which docs/baselines.md names: d_k = g_k + (1 - a)^k g_0 for k > 0. The adaptive selection of clients
+is not included.
 """
 
 from dataclasses import dataclass
@@ -24,11 +25,12 @@ class FedMoS(Method):
 
         d <- g + (1 - a) (d - last g), starting at g
         x <- x - local_lr * d - μ (x - w)
-        u <- β u + mean U_i, from the second round on; w <- w - u
+        u <- β u + sum of p_i U_i
+        w <- w - u
 
-    The pull is not multiplied by the local rate. ``last g`` is that of the last step with its own batch (``stored``,
-    the released code), or computed anew with the batch of this step (``same-batch``, the paper), which takes a second
-    gradient.
+    The pull is not multiplied by the local rate. ``last g`` is that of the last step with its own batch, and 0 in the
+    second step (``stored``, the released code), or computed anew with the batch of this step (``same-batch``, the
+    paper), which takes a second gradient. The server forgets the u of the first round, as in the released code.
     """
 
     name = "fedmos"
@@ -38,7 +40,7 @@ class FedMoS(Method):
         "Wang et al., FedMoS: Taming Client Drift in Federated Learning with Double Momentum and Adaptive Selection, "
         "INFOCOM 2023"
     )
-    cost = Cost(vector_ops=5)
+    cost = Cost(vector_ops=4)
 
     a: float = parameter(0.2, "a, weight of the newest gradient in the clients' momentum", low=0, high=1)
     mu: float = parameter(1e-4, "μ, fraction of the distance to the global model that each step returns", low=0)
@@ -52,7 +54,7 @@ class FedMoS(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.last_gradient == "same-batch":
-            object.__setattr__(self, "cost", Cost(gradients=2, gradients_saved=1, vector_ops=6))
+            object.__setattr__(self, "cost", Cost(gradients=2, gradients_saved=1, vector_ops=5))
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         return {"momentum": torch.zeros_like(weights), "rounds": weights.new_zeros(1)}
@@ -60,7 +62,7 @@ class FedMoS(Method):
     def direction(self, x: Tensor, local: LocalContext) -> Tensor:
         momentum = variance_reduced(x, local, self.a) if self.last_gradient == "same-batch" else self._stored(x, local)
         local_lr = local.constants.local_lr
-        return momentum + (x - local.start) * (self.mu / local_lr if local_lr else 0.0)
+        return momentum.add(x - local.start, alpha=self.mu / local_lr if local_lr else 0.0)
 
     def _stored(self, x: Tensor, local: LocalContext) -> Tensor:
         gradient = local.gradient(x)
@@ -68,7 +70,7 @@ class FedMoS(Method):
             local.carry.update(momentum=gradient, gradient=torch.zeros_like(gradient))
             return gradient
         stale = local.carry["momentum"] - local.carry["gradient"]
-        local.carry.update(momentum=gradient + (1 - self.a) * stale, gradient=gradient)
+        local.carry.update(momentum=gradient.add(stale, alpha=1 - self.a), gradient=gradient)
         return local.carry["momentum"]
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedtaco.records.formatting import pluralize
 from fedtaco.report.heatmap import ColumnBins, Floats, rounded
-from fedtaco.report.measures import MEASURES
+from fedtaco.report.measures import Measure
 from fedtaco.report.run_reader import RunData
 from fedtaco.report.runs_by_method import MethodRuns
 
@@ -29,8 +29,8 @@ def build_curves(method: MethodRuns) -> dict[str, Any]:
     """
     seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
     curves = {}
-    for measure in MEASURES:
-        columns = [run.measures[measure.name] for run in method.runs]
+    for measure in measures_of(method.runs):
+        columns = [run.measures.get(measure, np.full(run.rounds, np.nan)) for run in method.runs]
         mean = over_seeds(np.nanmean, columns)
         known = np.flatnonzero(np.isfinite(mean))
         if len(known) == 0:
@@ -46,6 +46,11 @@ def build_curves(method: MethodRuns) -> dict[str, Any]:
             "seeds": [sum(len(column) > point for column in columns) for point in points.tolist()],
         }
     return curves
+
+
+def measures_of(runs: Sequence[RunData]) -> list[Measure]:
+    """Return the measures of several runs: those that all runs may have, and then own metrics."""
+    return list(dict.fromkeys(measure for run in runs for measure in run.measures))
 
 
 def over_seeds(function: Callable[..., Floats], columns: Sequence[Floats]) -> Floats:

@@ -1,7 +1,8 @@
 // Drawing, downloads and controls.
 
 const FIGURES = {
-  first: () => curveFigure("first"), second: () => curveFigure("second"), clients: clientFigure, labels: labelFigure,
+  first: () => curveFigure("first"), second: () => curveFigure("second"), own: histogramFigure, clients: clientFigure,
+  labels: labelFigure,
 };
 
 function draw(id) {
@@ -33,7 +34,7 @@ function drawLabels() {
   return draw("labels");
 }
 
-const drawHeatMaps = () => Promise.all([drawClients(), drawLabels()]);
+const drawBelow = () => Promise.all([draw("own"), drawClients(), drawLabels()]);
 
 // Downloads
 
@@ -46,7 +47,8 @@ function saveChart(id) {
   const { traces, layout: chartLayout, height, title } = FIGURES[id]();
   state.dark = dark;
   const isCurve = id === "first" || id === "second";
-  const figure = { data: traces, layout: { ...chartLayout, showlegend: isCurve, paper_bgcolor: "#ffffff" } };
+  const showlegend = isCurve || chartLayout.showlegend;
+  const figure = { data: traces, layout: { ...chartLayout, showlegend, paper_bgcolor: "#ffffff" } };
   const size = { width: isCurve ? 720 : 900, height: height ?? 420 };
   return Plotly.downloadImage(figure, { format: "svg", filename: fileName(title), ...size });
 }
@@ -74,7 +76,7 @@ function showState() {
 function drawAll() {
   if (state.themeChosen) document.documentElement.dataset.theme = state.dark ? "dark" : "light";
   showState();
-  return Promise.all([drawCurves(), drawHeatMaps()]);
+  return Promise.all([drawCurves(), drawBelow()]);
 }
 
 function hideMethods(hidden) {
@@ -104,14 +106,14 @@ function offerViews() {
   }
 }
 
-/** Show the curves before drawing the heat maps, which are further down. */
+/** Show the curves before drawing the other charts, which are further down. */
 async function open() {
   const stamp = (event) => { document.documentElement.dataset[event] = String(Math.round(performance.now())); };
   showState();
   await drawCurves();
   await new Promise((shown) => { requestAnimationFrame(() => setTimeout(shown)); });
   stamp("shown");
-  await drawHeatMaps();
+  await drawBelow();
   stamp("drawn");
 }
 
@@ -141,11 +143,13 @@ prefersDark.addEventListener("change", () => {
 const onSelect = (id, change) => byId(id).addEventListener("change", ({ target }) => change(target.value));
 onSelect("first-view", () => drawCurves(["first"]));
 onSelect("second-view", () => drawCurves(["second"]));
+onSelect("own-method", () => draw("own"));
 onSelect("quantity", drawClients);
 onSelect("method", (value) => { offerRuns(Number(value)); drawClients(); });
 onSelect("run", (value) => { state.run = Number(value); drawClients(); });
 onSelect("partition", (value) => { state.partition = Number(value); drawLabels(); });
 
+fillMenu("own-method", data.histograms.map(({ method }) => [method, data.methods[method].name]));
 fillMenu("quantity", data.quantities.map(({ name, title }) => [name, title]));
 fillMenu("method", data.methods.map((method, index) => [index, method.name]));
 fillMenu("partition", data.partitions.map((partition, index) => [index, partition.name]));

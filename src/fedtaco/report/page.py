@@ -11,15 +11,16 @@ from fedtaco.errors import InvalidInput
 from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary
 from fedtaco.report.events import Event
+from fedtaco.report.own_samples import HEAD
 from fedtaco.report.page_data import PageData
 
 LISTED = 200
 """Maximum number of expulsions or dropped uploads listed for a run."""
 UNFOLDED = 12
 """Maximum number of expulsions or dropped uploads that are shown unfolded."""
-SCRIPTS = ("page_theme.js", "page_curves.js", "page_heatmaps.js", "page.js")
+SCRIPTS = ("page_theme.js", "page_curves.js", "page_histogram.js", "page_heatmaps.js", "page.js")
 """The parts of the page's script, in order."""
-EMBEDDED = ("colours", "target", "measures", "methods", "tables", "quantities", "runs", "partitions")
+EMBEDDED = ("colours", "target", "measures", "methods", "tables", "histograms", "quantities", "runs", "partitions")
 """Entries of the page data that are embedded in the page as JSON, for the script."""
 
 
@@ -43,6 +44,10 @@ def render(data: PageData, library: str, version: str) -> str:
         "legend": _list(data["legend"]),
         "unstable": "" if data["stability"] else "hidden",
         "stability": _list(data["stability"]),
+        "own_hidden": "" if data["own_rows"] else "hidden",
+        "histograms_hidden": "" if data["histograms"] else "hidden",
+        "own_note": escape(_own_note(data)),
+        "own_rows": _table(HEAD, [row for _, row in data["own_rows"]], keys=[index for index, _ in data["own_rows"]]),
         "expulsions": _list_events(data["expulsions"], "expelled") or "<p>No client was expelled.</p>",
         "dropped": _list_events(data["dropped"], "with dropped uploads") or "<p>No upload was dropped.</p>",
         "settings": _table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),
@@ -111,15 +116,26 @@ def _results(data: PageData) -> str:
     names, columns = [row.name for row in data["results"].rows], data["results"].columns
     cells = [[cell if cell == "–" else f"{cell} {column.unit}".strip() for cell in column.cells] for column in columns]
     head = ["method", *(column.title for column in columns)]
-    return _table(head, list(zip(names, *cells, strict=True)), keyed=True)
+    return _table(head, list(zip(names, *cells, strict=True)), keys=range(len(names)))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keyed: bool = False) -> str:
-    """Return an HTML table whose first column names the rows; with ``keyed``, row i gets the colour of method i."""
+def _own_note(data: PageData) -> str:
+    """Return what the histogram and the table of clients' own samples show."""
+    sentences = ["The final model, evaluated on each client's own samples, on which it was not trained."]
+    if any(len(one["models"]) > 1 for one in data["histograms"]):
+        steps = data["settings"].get("fine_tune_steps", "some")
+        sentences.append(f"Fine-tuned: a copy trained for {steps} steps of SGD on the client's training samples.")
+    if data["seeds"] > 1:
+        sentences.append("Bars: the clients of all seeds.")
+    return " ".join(sentences)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keys: Sequence[int] = ()) -> str:
+    """Return an HTML table whose first column names the rows; ``keys`` are the methods whose colours rows have."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     lines = [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
     for index, (first, *others) in enumerate(rows):
-        key = f' data-method="{index}"' if keyed else ""
+        key = f' data-method="{keys[index]}"' if keys else ""
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in others)
         lines.append(f'<tr{key}><th scope="row">{escape(first)}</th>{cells}</tr>')
     return "\n".join(["<table>", *lines, "</tbody></table>"])

@@ -49,6 +49,7 @@ function targetLine() {
 
 function valueAxis({ measure }) {
   if (measure.is_accuracy) return { tickformat: ".0%" };
+  if (!measure.is_loss) return {};
   const curves = data.methods.flatMap(({ curves: own }) => own[measure.name] ?? []);
   const lows = curves.flatMap(({ low }) => low), highest = Math.max(...curves.flatMap(({ high }) => high));
   const isWide = highest > LOG_SCALE_FROM * Math.min(...lows) && Math.min(...lows) > 0;
@@ -58,10 +59,11 @@ function valueAxis({ measure }) {
 function curveFigure(chart) {
   const view = viewOf(chart);
   const more = {
-    ...(view.measure.is_accuracy && data.target !== null ? targetLine() : {}),
+    ...(view.measure.has_target && data.target !== null ? targetLine() : {}),
     hovermode: view.axis === "rounds" ? "x unified" : "closest",
     xaxis: { rangemode: "tozero", unifiedhovertitle: { text: "round %{x}" } },
     yaxis: valueAxis(view),
   };
-  return { title: view.title, traces: curveTraces(view), layout: layout(AXES[view.axis], view.measure.title, more) };
+  const title = escapeHtml(view.measure.title);
+  return { title: view.title, traces: curveTraces(view), layout: layout(AXES[view.axis], title, more) };
 }

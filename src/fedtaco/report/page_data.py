@@ -7,11 +7,11 @@ from typing import Any
 from fedtaco.records import QUANTITIES, RunFolder
 from fedtaco.records.formatting import pluralize
 from fedtaco.records.swings import swings
-from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed
+from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed, measures_of
 from fedtaco.report.colours import ON_DARK, ON_LIGHT
 from fedtaco.report.events import build_dropped, build_expulsions, describe_stability
 from fedtaco.report.legend import explain_results
-from fedtaco.report.measures import MEASURES
+from fedtaco.report.own_samples import build_histograms, build_own_rows
 from fedtaco.report.results import build_run_results
 from fedtaco.report.run_reader import ReportProgress, RunData, read_runs
 from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
@@ -53,7 +53,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "clients": common.get("clients"),
         "partition": common.get("partition"),
         "colours": {"light": ON_LIGHT, "dark": ON_DARK},
-        "measures": [dataclasses.asdict(measure) for measure in MEASURES],
+        "measures": [dataclasses.asdict(measure) for measure in measures_of(runs)],
         "methods": [{"name": method.name, "curves": build_curves(method)} for method in methods],
         "timed": any(is_timed(method) for method in methods),
         "results": results,
@@ -70,6 +70,8 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "partitions": partitions,
         "runs": [build_client_map(index, method, run, partition_of[run]) for index, method, run in ordered],
         "stability": _stability(methods),
+        "histograms": build_histograms(methods),
+        "own_rows": build_own_rows(methods),
         "expulsions": [event for _, method, run in ordered for event in build_expulsions(method, run)],
         "dropped": [event for _, method, run in ordered for event in build_dropped(method, run)],
         "settings": {name: format_setting(value) for name, value in common.items()},

@@ -15,7 +15,9 @@ from fedtaco.report.runs_by_method import MethodRuns
 CellValue = float | str | None
 """An unformatted value; ``None`` if it is not available."""
 BALANCED, BEST, AVERAGED = "balanced accuracy", "best round", "averaged models"
-"""Titles of columns that are left out where space is short; the legend contains them too."""
+OWN, TUNED = "own samples", "fine-tuned"
+SPARE = (BALANCED, BEST, AVERAGED, OWN, TUNED)
+"""Titles of columns that are left out where space is short; the legend contains their figures too."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,19 @@ class ResultsTable:
         summaries = [row.summary for row in self.rows]
         columns = [_accuracy_column(summaries)]
         if any(map(is_unbalanced, summaries)):
-            columns.append(_balanced_column(summaries))
+            columns.append(_plain_column(BALANCED, "balanced_accuracy", [row.balanced_accuracy for row in summaries]))
         if any(row.swinging for row in summaries):
-            columns.append(_best_column(summaries))
+            columns.append(_plain_column(BEST, "best_accuracy", [row.best_accuracy for row in summaries]))
         if any(row.average_accuracy is not None for row in summaries):
-            columns.append(_averaged_column(summaries))
+            columns.append(_plain_column(AVERAGED, "average_accuracy", [row.average_accuracy for row in summaries]))
         if self.reference is not None:
             columns.append(_difference_column(self.rows, self.reference))
-        columns += [_worst_tenth_column(summaries), _rounds_column(summaries, self.target)]
+        columns.append(_plain_column("worst tenth", "worst_tenth", [row.worst_tenth_accuracy for row in summaries]))
+        for title, name in ((OWN, "own_accuracy"), (TUNED, "tuned_accuracy")):
+            means = [getattr(row, name) for row in summaries]
+            if any(mean is not None for mean in means):
+                columns.append(_plain_column(title, name, means))
+        columns.append(_rounds_column(summaries, self.target))
         if any(row.client_seconds is not None for row in summaries):
             columns.append(_seconds_column(summaries))
         groups = sorted({group for row in summaries for group in row.alpha})
@@ -134,22 +141,6 @@ def _accuracy_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
     return ResultColumn("final accuracy", cells, values, "%")
 
 
-def _balanced_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
-    cells = [format_mean(row.balanced_accuracy, scale=100) for row in summaries]
-    values: dict[str, list[CellValue]] = {"balanced_accuracy": [row.balanced_accuracy for row in summaries]}
-    return ResultColumn(BALANCED, cells, values, "%")
-
-
-def _best_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
-    cells = [format_mean(row.best_accuracy, scale=100) for row in summaries]
-    return ResultColumn(BEST, cells, {"best_accuracy": [row.best_accuracy for row in summaries]}, "%")
-
-
-def _averaged_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
-    cells = [format_mean(row.average_accuracy, scale=100) for row in summaries]
-    return ResultColumn(AVERAGED, cells, {"average_accuracy": [row.average_accuracy for row in summaries]}, "%")
-
-
 def _difference_column(rows: Sequence[ResultRow], reference: str) -> ResultColumn:
     differences = [row.difference for row in rows]
     values: dict[str, list[CellValue]] = {
@@ -160,9 +151,9 @@ def _difference_column(rows: Sequence[ResultRow], reference: str) -> ResultColum
     return ResultColumn(f"difference to {reference}", [str(one or "–") for one in differences], values)
 
 
-def _worst_tenth_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
-    cells = [format_mean(row.worst_tenth_accuracy, scale=100) for row in summaries]
-    return ResultColumn("worst tenth", cells, {"worst_tenth": [row.worst_tenth_accuracy for row in summaries]}, "%")
+def _plain_column(title: str, name: str, means: Sequence[float | None]) -> ResultColumn:
+    """Return a column of mean accuracies."""
+    return ResultColumn(title, [format_mean(mean, scale=100) for mean in means], {name: [*means]}, "%")
 
 
 def _rounds_column(summaries: Sequence[MethodSummary], target: float | None) -> ResultColumn:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records import History, PartitionRecord, RunFolder
+from fedtaco.records import ClientEvaluation, History, PartitionRecord, RunFolder
 from fedtaco.records.detection_rates import summarize_detection
 from fedtaco.records.summary import summarize
 from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
-from fedtaco.report.measures import MEASURES
+from fedtaco.report.measures import MEASURES, Measure, own_measure
 
 SIDE = 120
 """Maximum number of rows and columns of a heat map."""
@@ -63,14 +63,16 @@ class RunData:
     is_finished: bool
     summary: dict[str, Any]
     """The summary of the run; if it has not ended, the same figures for the rounds so far."""
-    measures: dict[str, Floats]
-    """Each of the report's measures by round; nan if not measured."""
+    measures: dict[Measure, Floats]
+    """Each measure by round; nan if not measured."""
     seconds: Floats
     """Seconds of each round's slowest client; nan if not measured."""
     history: History
     """Records of the rounds only; those of the clients are averaged in ``heat``."""
     partition: PartitionRecord
     heat: HeatMap
+    evaluations: list[ClientEvaluation]
+    """The final model on each client's own samples."""
 
     @property
     def rounds(self) -> int:
@@ -148,13 +150,27 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     classes = partition.label_counts.shape[1]
     if classes and any(len(record.class_accuracy or ()) > classes for record in history):
         raise InvalidInput(f"{folder.path} is damaged: its rounds and its partition have different numbers of classes.")
-    measures = {one.name: np.array(history.column(one.name), dtype=np.float64) for one in MEASURES}
+    measures = {one: np.array(history.column(one.name), dtype=np.float64) for one in MEASURES}
+    for name in history.metric_names:
+        values = [record.metrics.get(name) for record in history]
+        measures[own_measure(name)] = np.array(values, dtype=np.float64)
     seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))
     heat.fill(folder.client_rows(), on_progress)
     summary = ended or _summary_so_far(config, history, partition, heat)
-    return RunData(config, _versions(config), ended is not None, summary, measures, seconds, history, partition, heat)
+    return RunData(
+        config,
+        _versions(config),
+        ended is not None,
+        summary,
+        measures,
+        seconds,
+        history,
+        partition,
+        heat,
+        folder.client_evaluations(),
+    )
 
 
 def _versions(config: dict[str, Any]) -> dict[str, list[str]]:

@@ -39,9 +39,9 @@ class Result:
     output_model: nn.Module
     summary: Mapping[str, Any]
     personal_layers: Sequence[NamedTensors] = ()
-    """Personal parameters and buffers of each client, by name; empty if there are none."""
+    """Personal parameters and buffers of each client by name, empty mappings if no layer is personal."""
     client_evaluations: list[ClientEvaluation] = field(default_factory=list)
-    """Each client's model on each client's own samples; empty if none were held out."""
+    """Each client's model on the client's own samples; empty if none were held out."""
     average_model: nn.Module | None = None
     """The average of the last models; ``None`` unless ``average_last`` is set and the run reached these rounds."""
 

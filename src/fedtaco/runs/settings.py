@@ -350,3 +350,10 @@ def _names(value: Any) -> list[str]:
     """Return the names in a list or text; empty if it is neither, or contains something else."""
     listed = value if isinstance(value, list | tuple) else [value]
     return split_names(",".join(listed)) if all(isinstance(one, str) for one in listed) else []
+
+
+def check_seeds(count: int) -> None:
+    """Raise InvalidInput if a number of seeds is not valid."""
+    domain = Domain("number of seeds", low=1, high=1000, whole=True)
+    if not domain.admits(count):
+        raise InvalidInput(f"seeds is {quoted(count)}; it must be {domain.describe()}.")

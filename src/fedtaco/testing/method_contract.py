@@ -205,16 +205,16 @@ def stacked_clients_agree(method: Method) -> None:
 def local_optimizers_work_in_every_engine(method: Method) -> None:
     """With momentum or Adam, weight decay, clipping and a schedule, all engines give the same result.
 
-    Adam is left out if the method computes several gradients per step.
+    Adam is left out if the method computes several gradients per step. Worker processes run one of the two.
     """
     common: dict[str, Any] = {"weight_decay": 0.01, "clip_norm": 1.0}
-    for optimizer in (Sgd(momentum=0.9, nesterov=True, **common), AdamW(**common)):
-        if optimizer.transforms_gradients and method.cost.gradients > 1:
-            continue
+    momentum, adam = Sgd(momentum=0.9, nesterov=True, **common), AdamW(**common)
+    optimizers = (momentum,) if method.cost.gradients > 1 else (momentum, adam)
+    for optimizer in optimizers:
         options = {"optimizer": optimizer, "lr_schedule": StepDecay(every=2, decay=0.5), "steps": [3, 3, 2, 2, 3]}
         serial = final_state(method, **options)
         _finite(method, serial)
-        if can_fork():
+        if can_fork() and optimizer is optimizers[-1]:
             pooled = final_state(method, engine=two_workers, **options)
             assert_same(serial, pooled, f"{method.name}: worker processes change the result with {optimizer}")
         stacked = final_state(method, engine=one_stack, **options)

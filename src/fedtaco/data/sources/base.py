@@ -162,6 +162,11 @@ class Source(ABC):
     def fetch(self, root: Path, address: str, progress: Progress) -> Path:
         """Download the dataset from ``address`` into the data folder ``root`` and return where it was stored."""
 
+    @property
+    def cache_name(self) -> str:
+        """Name of the dataset in the cache, which variants with the same stored samples share."""
+        return self.info.name
+
     def statistics(self, x: Array) -> Facts:
         """Return the statistics of the training inputs that :meth:`prepare` needs; they are cached."""
         return {}
@@ -203,7 +208,7 @@ class Source(ABC):
         advice = "A file is incomplete or its content does not match its name: download it again."
         facts = {"origin": origin, **self.checked_statistics(raw, folder, advice)}
         with suppress(InvalidInput):  # if the cache cannot be written, the dataset is used without it
-            write_cache(root, self.info.name, raw.tensors(), facts)
+            write_cache(root, self.cache_name, raw.tensors(), facts)
             if (cached := self._load_cache(root, origin)) is not None:
                 return cached
         return self.to_loaded(raw.tensors(), facts)
@@ -254,10 +259,10 @@ class Source(ABC):
 
         Raise InvalidInput if the cache is damaged.
         """
-        cached = read_cache(root, self.info.name)
+        cached = read_cache(root, self.cache_name)
         if cached is None or (origin is not None and cached.facts["origin"] != origin):
             return None
-        folder = cache_folder(root, self.info.name)
+        folder = cache_folder(root, self.cache_name)
         with expecting_cache(folder, self.info.name):
             self.check(RawDataset.from_tensors(cached.splits), folder, "Fetch the dataset again.")
             return self.to_loaded(cached.splits, cached.facts)
@@ -285,5 +290,5 @@ def _is_list_of_integers(values: Array) -> bool:
 def fetch_error(title: str, address: str, error: Exception) -> InvalidInput:
     """Return the error for a failed download."""
     reason = printable((str(error).strip() or type(error).__name__).splitlines()[0]).rstrip(".")
-    advice = "Check the connection, or give a local copy with --from."
+    advice = "Check the connection, or give the address of a local copy."
     return InvalidInput(f"{title} could not be fetched from {address}: {reason}. {advice}")

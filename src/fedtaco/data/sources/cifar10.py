@@ -21,3 +21,4 @@ CIFAR10 = CifarSource(
     HubColumns("img", "label"),
     label_key="labels",
 )
+CIFAR10_UNIT = CIFAR10.with_unit_pixels()

@@ -17,3 +17,4 @@ FASHION_MNIST = replace(
         citation="Xiao, Rasul and Vollgraf, Fashion-MNIST, 2017",
     ),
 )
+FASHION_MNIST_UNIT = FASHION_MNIST.with_unit_pixels()

@@ -43,7 +43,7 @@ class HubSource(Source):
             splits = [RawSplit.concatenate(self._read_batches(found[name], name, progress)) for name in columns.splits]
             raw = self.combine_hub_splits(splits)
         facts = {"origin": self.info.hub, **self.checked_statistics(raw, address, advice)}
-        return write_cache(root, self.info.name, raw.tensors(), facts)
+        return write_cache(root, self.cache_name, raw.tensors(), facts)
 
     def _open(self, address: str) -> Any:
         """Return the ``datasets.DatasetDict`` at an address, checked for the expected splits and columns."""

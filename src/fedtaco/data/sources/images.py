@@ -1,8 +1,8 @@
 """Image datasets: pixels are stored as bytes and standardised per batch."""
 
 import io
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from fedtaco.data.columns import channels_first
 from fedtaco.data.published_files import byte_labels
 from fedtaco.data.sources.base import Array
 from fedtaco.data.sources.hub import HubSource
+
+UNIT = ":unit"
+"""End of the name of a dataset whose pixels are not standardised."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,21 @@ class Standardize:
         return images.float().mul_(self.scale).sub_(mean).div_(deviation)
 
 
+@dataclass(frozen=True)
 class ImageSource(HubSource):
     """Images as bytes (n, channels, height, width), standardised by the training set's statistics."""
+
+    unit: bool = field(default=False, kw_only=True)
+    """Whether pixels are numbers from 0 to 1 that are not standardised."""
+
+    @property
+    def cache_name(self) -> str:
+        return self.info.name.removesuffix(UNIT)
+
+    def with_unit_pixels(self) -> Self:
+        """Return the same dataset, from the same files and cache, with pixels from 0 to 1."""
+        info = replace(self.info, name=f"{self.info.name}{UNIT}", title=f"{self.info.title}, pixels from 0 to 1")
+        return replace(self, info=info, unit=True)
 
     def statistics(self, x: Array) -> Facts:
         """Return mean and standard deviation of each channel scaled to [0, 1], computed from histograms."""
@@ -47,6 +63,8 @@ class ImageSource(HubSource):
         mean, deviation = facts["mean"], facts["deviation"]
         if not len(mean) == len(deviation) == self.info.shape[0]:
             raise ValueError("there is not one mean and one standard deviation per channel")
+        if self.unit:
+            mean, deviation = [0.0] * len(mean), [1.0] * len(mean)
         return Standardize(1 / 255, tuple(mean), tuple(deviation))
 
     def encode_hub(self, inputs: list[Any], targets: list[Any]) -> tuple[Array, Array]:

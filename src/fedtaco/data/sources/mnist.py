@@ -20,3 +20,4 @@ MNIST = IdxSource(
     ),
     HubColumns("image", "label"),
 )
+MNIST_UNIT = MNIST.with_unit_pixels()

@@ -1,22 +1,21 @@
-"""Personal layers: trained on each client, remembered, and never sent."""
+"""Personal layers: trained on each client along the formulas, remembered, and never sent."""
 
 from __future__ import annotations
-
-from collections import OrderedDict
 
 import numpy as np
 import pytest
 import torch
+from personal_models import batch_norm_model
 from torch import nn
 from torch.nn.functional import mse_loss
 
 import fedtaco
-from fedtaco import FedAvg, Scaffold, Stem
+from fedtaco import FedAvg, InvalidInput, Scaffold, Stem
 from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.cohort import ClientJob, Instructions
 from fedtaco.methods import METHODS, Constants
 from fedtaco.models import FlatModel
-from fedtaco.testing.small_federation import CLASSES, FEATURES, skewed_clients
+from fedtaco.testing.small_federation import skewed_clients
 
 ROUNDS, STEPS, RATE = 3, 2, 0.1
 X = [np.array([1.0, 2.0, -1.0]), np.array([0.5, -2.0, 3.0])]
@@ -86,6 +85,29 @@ def test_the_correction_of_a_method_does_not_reach_personal_layers():
     assert_line(train_line(Scaffold()), w, biases)
 
 
+def test_weight_decay_momentum_and_clipping_apply_to_personal_layers_too():
+    """As if all layers of a client were trained by SGD of torch; the norm of the gradient is that of all layers."""
+    settings = {"momentum": 0.5, "weight_decay": 0.1, "clip_norm": 2.0}
+    result = train_line(FedAvg(), **settings)
+    w, biases = torch.tensor(W, dtype=torch.float64), [torch.tensor(B, dtype=torch.float64)] * 2
+    for _ in range(ROUNDS):
+        ends = []
+        for client in range(2):
+            x, b = (value.clone().requires_grad_() for value in (w, biases[client]))
+            optimizer = torch.optim.SGD([x, b], lr=RATE, momentum=0.5, weight_decay=0.1)
+            for _ in range(STEPS):
+                optimizer.zero_grad()
+                mse_loss(x * torch.tensor(X[client]) + b, torch.tensor(Y[client])).backward()
+                torch.nn.utils.clip_grad_norm_([x, b], 2.0)
+                optimizer.step()
+            biases[client] = b.detach()
+            ends.append(x.detach())
+        w = torch.stack(ends).mean()
+    for client in range(2):
+        assert result.client_model(client).bias.item() == pytest.approx(biases[client].item(), abs=1e-6)
+    assert result.model.weight.item() == pytest.approx(w.item(), abs=1e-6)
+
+
 def test_the_gradient_at_the_current_point_counts_for_stem():
     """STEM also evaluates the gradient at the previous point of a step, here with the current bias."""
     w, biases, alpha = W, [B, B], 0.3
@@ -102,13 +124,6 @@ def test_the_gradient_at_the_current_point_counts_for_stem():
             ends.append(x - RATE * momentum)
         w = np.mean(ends)
     assert_line(train_line(Stem(alpha=alpha)), w, biases)
-
-
-def batch_norm_model():
-    torch.manual_seed(3)
-    return nn.Sequential(
-        OrderedDict(first=nn.Linear(FEATURES, 6), bn=nn.BatchNorm1d(6), relu=nn.ReLU(), head=nn.Linear(6, CLASSES))
-    )
 
 
 @pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=lambda method: method.name)
@@ -141,3 +156,10 @@ def test_statistics_of_shared_norm_layers_are_not_mixed_with_personal_ones():
     assert model.module[0].running_var.tolist() == [3, 4]
     assert model.module[2].running_var.tolist() == [5, 5, 5]
     assert model.min_buffers.tolist() == [-torch.inf, -torch.inf, 0, 0]
+
+
+def test_a_client_number_that_does_not_exist_is_refused():
+    result = train_line(FedAvg())
+    for client in (-1, 2):
+        with pytest.raises(InvalidInput, match=f"client is {client}; it must be below 2 and not negative"):
+            result.client_model(client)
