@@ -85,14 +85,14 @@ def warning_table(lines: Sequence[Line]) -> str:
         hits = sum(lead >= LEAD for lead in leads)
         alarms = sum(bool(run["warned"]) for run in settled)
         ahead = f"{median(leads):g} ({min(leads)} to {max(leads)})" if leads else "–"
-        missed = len(swinging) - len(leads)
-        counts = [hits, len(leads) - hits, missed, ahead] if swinging else ["–"] * 4
+        missed = sum(not run["warned"] for run in swinging)
+        counts = [hits, len(swinging) - hits - missed, missed, ahead] if swinging else ["–"] * 4
         rows.append([campaign, method, len(runs), len(swinging), *counts, len(settled), alarms if settled else "–"])
     return markdown_table(headers, rows)
 
 
 def lead_of(run: Line) -> int | None:
-    """Return how many rounds before its first swing a run was warned; ``None`` if it was not.
+    """Return how many rounds before its first swing a run was warned; ``None`` if it was not, or only afterwards.
 
     Only the warning that is in force at the swing counts: the first of consecutive rounds with a warning, the last of
     which is not more than two rounds before the swing. A run that swings only compared with FedAvg, in the end, swings
