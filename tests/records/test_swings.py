@@ -17,6 +17,7 @@ UP_AND_DOWN = [0.80, 0.76] * 5
         ([0.1, 0.2, *UP_AND_DOWN], True),
         ([0.80, 0.771] * 5, False),  # a range of 2.9 points
         ([0.1 * number for number in range(10)], False),  # a rise
+        ([0.1 * (number // 2) for number in range(10)], False),  # a rise in steps
         ([0.8, 0.8, 0.7, 0.7, 0.8, 0.8, 0.7, 0.7, 0.8, 0.8], True),  # down, up, down, up
         ([0.8, 0.8, 0.7, 0.7, 0.7, 0.8, 0.8, 0.7, 0.7, 0.7], False),  # down, up, down
         ([0.80, 0.76] * 4, False),  # eight rounds
