@@ -86,7 +86,7 @@ def measure(nodes: int, model: str) -> dict[str, Any]:
     instructions = server.train_instructions(state, torch.arange(nodes))
     upload, _ = dry_run(server.method, instructions, constants, {})
     template = {name: tensor.to("meta") for name, tensor in upload.items()}
-    valid_steps, cohort = Domain("steps", low=STEPS, high=STEPS, whole=True), list(range(nodes))
+    valid_steps, cohort = [Domain("steps", low=STEPS, high=STEPS, whole=True)] * nodes, list(range(nodes))
     collector = ReplyCollector(server.method, instructions, cohort, template, flat.min_buffers, valid_steps, None)
     base = torch.randn(flat.vector.shape, generator=torch.Generator().manual_seed(0))
     peak = PeakMemory()

@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from pages import DOCS, write_sections
 
-from fedtaco.cli.methods import by_category, describe_cost, explanation, parameter_rows
+from fedtaco.cli.methods import by_category, describe_cost, describe_unequal_steps, explanation, parameter_rows
 from fedtaco.methods import Method
 
 WIDTH = 120
@@ -46,7 +46,7 @@ def list_facts(method: type[Method]) -> Iterator[str]:
         shown = "" if default is None else f" = {default}"
         yield f"`{method.name}.{name}`{shown}: {means}; {values}"
     yield f"Cost for a client: {describe_cost(method.cost)}"
-    yield f"Unequal steps: {method.unequal_steps}"
+    yield f"Unequal steps: {describe_unequal_steps(method)}"
     yield f"Reference: {method.reference}"
 
 

@@ -12,7 +12,14 @@ def run_summary(method, seed=0, accuracy=0.8, **changes):
             *("best_accuracy", "average_accuracy", "last_ten_range"),
         )
     )
-    ending = {"dropped_uploads": 0, "partition_notes": [], "stopped": None, "ended_early": None}
+    ending = {
+        "dropped_uploads": 0,
+        "unanswered": 0,
+        "missed_deadlines": 0,
+        "partition_notes": [],
+        "stopped": None,
+        "ended_early": None,
+    }
     ending |= {"rounds_to_target_is_upper_bound": False, "alternates": False}
     nothing_detected = {"detection": None, "expelled": []}
     run = {"method": method, "seed": seed, "rounds": 20, "target": 0.5, "final_accuracy": accuracy, "alpha": {}}

@@ -25,7 +25,16 @@ def test_example_runs(script, tmp_path):
     assert run_python(script, cwd=tmp_path).stdout.strip()
 
 
-PAGES = ["python", "own-method", "datasets", "own-data", "local-training", "evaluation", "partial-models"]
+PAGES = [
+    "python",
+    "own-method",
+    "datasets",
+    "own-data",
+    "local-training",
+    "evaluation",
+    "partial-models",
+    "unequal-work",
+]
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{page}.md" for page in PAGES)])

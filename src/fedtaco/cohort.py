@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -22,6 +22,11 @@ class Instructions:
     round: int
     broadcast: Broadcast
     buffers: Tensor
+
+    def for_rows(self, rows: Sequence[int]) -> Instructions:
+        """Return the instructions for the clients in some rows of the cohort."""
+        scalars = {name: column[list(rows)] for name, column in self.broadcast.scalars.items()}
+        return replace(self, broadcast=replace(self.broadcast, scalars=scalars))
 
     def context_without_samples(
         self, row: int, constants: Constants, memory: NamedTensors, steps: int = 1
@@ -76,6 +81,8 @@ class CohortResults:
     steps: Tensor
     shares: Tensor
     """Weights given by the run's weighting, uniform or by number of samples; they sum to 1."""
+    coverage: float = 1.0
+    """Weight of these clients among all that are not expelled: 1 if all of them are here."""
     vectors: dict[str, Tensor] = field(default_factory=dict)
     buffers: Tensor = field(default_factory=lambda: torch.empty(0))
     memories: dict[int, NamedTensors] = field(default_factory=dict)
@@ -92,6 +99,12 @@ class CohortResults:
         cohort = [job.client for job in ordered]
         steps, counts = torch.tensor([job.steps for job in ordered]), [job.count for job in ordered]
         return cls(cohort, torch.tensor(cohort), steps, normalize(counts))
+
+    @classmethod
+    def unanswered(cls, reasons: Mapping[int, str]) -> CohortResults:
+        """Return the results of a cohort of which nobody answered, given the reason for each client."""
+        nobody = torch.empty(0, dtype=torch.int64)
+        return cls(list(reasons), nobody, nobody, nobody.double(), coverage=0.0, dropped=dict(reasons))
 
     def put(self, job: ClientJob, result: ClientResult, decoded: NamedTensors) -> None:
         """Store the result of a job; ``decoded`` is its upload as full vectors."""
@@ -119,7 +132,7 @@ class CohortResults:
             self.vectors[name] = matrix[: len(kept)]
         self.clients, self.steps, self.buffers = self.clients[kept], self.steps[kept], self.buffers[kept]
         shares = self.shares[kept]
-        self.shares = shares / shares.sum()
+        self.shares, self.coverage = shares / shares.sum(), self.coverage * float(shares.sum())
 
     def _allocate(self, matrix: Tensor | None, row: Tensor) -> Tensor:
         """Return ``matrix``, or zeros with one row per client of the cohort if it does not exist yet."""

@@ -1,4 +1,4 @@
-"""Write files atomically, and turn errors of damaged files and full disks into InvalidInput."""
+"""Write files atomically, turn errors of damaged files and full disks into InvalidInput, and find presets."""
 
 import os
 import struct
@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib import resources
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -72,3 +73,14 @@ def reason_of(error: Exception) -> str:
     """Describe in a few words what is wrong with a damaged file."""
     reason = f"it lacks {error.args[0]}" if isinstance(error, KeyError) and error.args else str(error)
     return printable(reason or type(error).__name__)
+
+
+def packaged_presets(package: str) -> list[str]:
+    """Return the names of the TOML files that a package contains, without their suffix."""
+    found = (path.name for path in resources.files(package).iterdir())
+    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+
+
+def read_packaged_preset(package: str, name: str) -> str:
+    """Return the text of one of the TOML files that a package contains."""
+    return resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8")

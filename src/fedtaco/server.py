@@ -237,6 +237,9 @@ class Server:
             return replace(skipped, state=self._remove_expelled(skipped.state, state))
         uploads = self._uploads(state, results)
         uploads.aggregation_weights = self.method.weigh(state.server, uploads)
+        if not uploads.aggregation_weights.any():
+            unchanged = replace(state, round=instructions.round, detector_memory=detector_memory)
+            return RoundOutcome(self._remove_expelled(unchanged, state), results, uploads, decisions, scores)
         used = set(results.clients.tolist())
         new_memories = {client: memory for client, memory in results.memories.items() if client in used and memory}
         after = replace(
@@ -278,6 +281,7 @@ class Server:
             results.vectors,
             results.steps,
             results.shares,
+            results.coverage,
             training_losses=losses,
             sides=torch.full_like(losses, math.nan),
         )

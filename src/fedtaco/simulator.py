@@ -15,12 +15,13 @@ from fedtaco.device import CPU, deterministic_torch
 from fedtaco.diagnostics.stability import monitor
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics
-from fedtaco.methods import Method, NamedTensors
+from fedtaco.methods import Method, NamedTensors, check_unequal_steps
 from fedtaco.records import ClientEvaluation, Decision
-from fedtaco.run_state import FinishedRound, RunState
+from fedtaco.run_state import FinishedRound, RoundOutcome, RunState
 from fedtaco.screen import find_invalid
 from fedtaco.server import Server, cohort_size
 from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector, Off
+from fedtaco.unequal_work import ClientWork, RoundWork
 
 Weighting = Literal["uniform", "samples"]
 
@@ -59,6 +60,8 @@ class Simulator:
         Number of rounds, the last ones, whose models are averaged; 0 for none.
     steps
         Local steps of each client; the run's K for all by default.
+    work
+        The share of these steps that clients take, and which clients do not answer; by default all do all their work.
     participation
         Fraction of the clients that take part in a round.
     weighting
@@ -86,6 +89,7 @@ class Simulator:
         client_tests: Mapping[int, Samples] | None = None,
         fine_tune_steps: int = 0,
         steps: Sequence[int] | None = None,
+        work: ClientWork | None = None,
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
@@ -95,7 +99,11 @@ class Simulator:
         self.method, self.runner, self.test, self.validation = method, runner, test, validation
         self.model, self.clients, self.config = runner.model, runner.clients, runner.config
         self.steps = steps or [self.config.constants.local_steps] * len(self.clients)
-        self.weighting = weighting
+        self.work = work or ClientWork()
+        if len(set(self.steps)) > 1 or not self.work.local_work.is_full:
+            check_unequal_steps(method)
+        self.counts = [len(samples) if weighting == "samples" else 1 for samples in self.clients]
+        """Weight of each client's upload before normalisation."""
         size = cohort_size(participation, len(self.clients))
         self.server = Server(
             method, self.config.constants, self.config.seed, size, detector or Off(), eval_every, average_last
@@ -152,43 +160,57 @@ class Simulator:
 
     def _run_round(self, state: RunState) -> FinishedRound:
         started = perf_counter()
+        cohort = self.server.choose_cohort(state)
+        full = {client: self.steps[client] for client in cohort.tolist()}
+        work = self.work.in_round(self.config.seed, state.round + 1, full, self.config.constants.local_steps)
+        if len(work.absent) < len(cohort):
+            outcome, metrics = self._train(state, cohort, work)
+        else:
+            outcome = self.server.skip_round(state, CohortResults.unanswered(work.absent))
+            metrics = self.server.evaluate(outcome.state, self._measure)
+        return outcome.finish(perf_counter() - started, simulated_duration=work.duration, **metrics)
+
+    def _train(self, state: RunState, cohort: Tensor, work: RoundWork) -> tuple[RoundOutcome, dict[str, Any]]:
+        """Run a round in which clients answer; return its outcome and the metrics of its evaluation."""
         memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
-        cohort, decisions = self.server.choose_cohort(state), list[Decision]()
+        decisions: list[Decision] = []
         if self.method.surveys:
             survey = self.server.survey_instructions(state)
-            results, _ = self._run_cohort(survey, cohort, state, memories)
+            results, _ = self._run_cohort(survey, work, state, memories)
             state, decisions = self.server.absorb(state, survey, results)
         instructions = self.server.train_instructions(state, cohort)
-        results, memories = self._run_cohort(instructions, cohort, state, memories)
+        results, memories = self._run_cohort(instructions, work, state, memories)
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
         metrics |= monitor(self.method, state.server, outcome.uploads)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
-        return replace(outcome, state=concluded).finish(perf_counter() - started, **metrics)
+        return replace(outcome, state=concluded), metrics
 
     def _run_cohort(
-        self, instructions: Instructions, cohort: Tensor, state: RunState, memories: Mapping[int, NamedTensors]
+        self, instructions: Instructions, work: RoundWork, state: RunState, memories: Mapping[int, NamedTensors]
     ) -> tuple[CohortResults, Mapping[int, NamedTensors]]:
-        """Run the cohort and drop invalid uploads; return the results and the new memories of adversaries.
+        """Run the clients that answer and drop invalid uploads; return the results and the new memories of adversaries.
 
         ``memories`` holds the memories of adversaries before the round.
         """
-        fresh = self.runner.new_memory(self.method, instructions.broadcast.start)
+        fresh, cohort = self.runner.new_memory(self.method, instructions.broadcast.start), list(work.steps)
+        present = [row for row, client in enumerate(cohort) if client not in work.absent]
         jobs = [
-            ClientJob(
-                row,
-                client,
-                self.steps[client],
-                state.memories.get(client, fresh),
-                len(self.clients[client]) if self.weighting == "samples" else 1,
-            )
-            for row, client in enumerate(cohort.tolist())
+            ClientJob(row, client, work.steps[client], state.memories.get(client, fresh), self.counts[client])
+            for row, client in enumerate(cohort[place] for place in present)
         ]
-        results, memories = self.adversaries.run(self.method, instructions, jobs, memories)
+        results, memories = self.adversaries.run(self.method, instructions.for_rows(present), jobs, memories)
+        results.cohort, results.dropped = cohort, dict(work.absent)
+        results.coverage = sum(job.count for job in jobs) / self._member_counts(state)
         results.drop(find_invalid(results.vectors, results.buffers, self.model.min_buffers))
         if not len(results.clients):
             raise self.server.diverged(instructions.round, "no client sent a finite upload")
         return results, memories
+
+    def _member_counts(self, state: RunState) -> float:
+        """Return the sum of the counts of all clients that are not expelled."""
+        expelled = state.detector_memory["expelled"].tolist()
+        return sum(count for count, is_expelled in zip(self.counts, expelled, strict=True) if not is_expelled)
 
     def _measure(self, state: RunState) -> dict[str, Any]:
         self.on_evaluation(state.round)

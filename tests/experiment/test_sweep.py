@@ -128,3 +128,14 @@ def test_invalid_sweeps_are_explained(grid, options, message):
 def test_a_sweep_without_methods_is_refused():
     with pytest.raises(InvalidInput, match="methods is empty"):
         plan_sweep([], {"local_lr": [0.1]}, [0], **SETTINGS)
+
+
+def test_another_score_may_decide(tmp_path):
+    trials = plan_sweep(["fedavg"], {"local_lr": [0.0001, 0.3]}, [0], **SETTINGS)
+
+    def prefer_small_rates(summary):
+        return 1 - RunFolder(summary["folder"]).config()["local_lr"]
+
+    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback(), score=prefer_small_rates)
+    assert [trial.validation_accuracy for trial in tuned.trials] == pytest.approx([0.9999, 0.7])
+    assert [trial.point for trial in tuned.best] == [{"local_lr": 0.0001}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +100,7 @@ def instructions(**settings):
         run="ab12",
         client=1,
         memory_round=3,
+        work_share=0.75,
         method="taco",
         frozen="cd34",
         settings={**SETTINGS, **settings},
@@ -175,8 +176,17 @@ def test_every_setting_on_the_wire_reaches_the_node(monkeypatch):
 
 @pytest.mark.parametrize(("samples", "steps"), [(1, 1), (5, 4), (6, 5), (8, 7), (9, 7), (10**6, 7)])
 def test_a_node_takes_the_steps_of_its_epochs_but_not_more_than_local_steps(samples, steps):
-    assert instructions().local_steps(samples) == steps
-    assert instructions(local_epochs=None).local_steps(samples) == 7
+    by_epochs, by_steps = (replace(instructions(**own), work_share=1.0) for own in ({}, {"local_epochs": None}))
+    assert by_epochs.local_steps(samples) == steps
+    assert by_steps.local_steps(samples) == 7
+
+
+@pytest.mark.parametrize(("share", "steps"), [(1.0, 4), (0.75, 3), (0.5, 2), (0.1, 1)])
+def test_a_node_takes_its_share_of_its_own_steps(share, steps):
+    """Four epochs of 5 samples, in batches of 5, are 4 steps; ``local_steps`` is 7."""
+    node = replace(instructions(), work_share=share)
+    assert node.local_steps(5) == steps
+    assert replace(node, settings={**SETTINGS, "local_epochs": None}).local_steps(5) == round(share * 7)
 
 
 def test_only_public_names_of_flower_are_used():

@@ -71,6 +71,20 @@ def fednova(rounds, steps=EQUAL):
     return w, w
 
 
+def ruan(rounds, steps=EQUAL, scheme="C", cap=10.0):
+    """Ruan et al.: p_i = 1/N, present or not; K is the largest number of steps of a client."""
+    w, full = W0, max(steps)
+    for cohort in rounds:
+        complete = [i for i in cohort if steps[i] == full]
+        q = {
+            "A": {i: 1 / N * N / len(complete) for i in complete},
+            "B": dict.fromkeys(cohort, 1 / N),
+            "C": {i: 1 / N * min(full / steps[i], cap) for i in cohort},
+        }[scheme]
+        w = w - sum(q[i] * local_sgd(i, w, steps=steps[i]) for i in q)
+    return w, w
+
+
 def fedmos(rounds, steps=EQUAL, a=0.2, mu=1e-4, beta=0.5, same_batch=False):
     """Wang et al.; with the whole data in every batch, a gradient on the same batch is that of the last step."""
     w, u = W0, np.zeros(D)
@@ -172,7 +186,8 @@ def scaffold_m(rounds, steps=EQUAL, beta=0.1):
 def fedexp(rounds, steps=EQUAL, epsilon=1e-3):
     w, returned = W0, W0
     for number, cohort in enumerate(rounds):
-        U = [local_sgd(i, w, steps=steps[i]) for i in cohort]
+        tau_eff = mean([steps[i] for i in cohort])
+        U = [local_sgd(i, w, steps=steps[i]) * tau_eff / steps[i] for i in cohort]
         squares, average = mean([u @ u for u in U]), mean(U)
         before, w = w, w - max(1, squares / (2 * (average @ average + epsilon))) * average
         returned = w if number == 0 else (w + before) / 2
@@ -206,6 +221,7 @@ EXPECTED = {
     "fedexp": fedexp,
     "fedadam": fedadam,
     "fedyogi": lambda rounds, steps=EQUAL: fedadam(rounds, steps, yogi=True),
+    "ruan": ruan,
 }
 OPTIONS = [
     (FedDyn(a=2.0), lambda rounds: feddyn(rounds, a=2.0)),

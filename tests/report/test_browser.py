@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
+import fedtaco
 from fedtaco.records import ClientEvaluation
 from fedtaco.report.charts import POINTS
 from fedtaco.report.output import write_report
@@ -271,6 +272,18 @@ def test_gain_camps_warning_and_swing_mark_are_shown(browser, tmp_path):
 def test_a_stable_report_has_no_section_on_stability(browser, page):
     opened(browser, page)
     assert not element(browser, "section[aria-labelledby=stability]").is_displayed()
+
+
+def test_accuracy_over_simulated_time_can_be_chosen(browser, tmp_path):
+    fedtaco.run("fedavg", out=tmp_path / "run", clients=4, rounds=3, local_steps=2, deadline=1.0)
+    write_report(find_runs(tmp_path), tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    choose(browser, "#first-view", "Test accuracy over simulated time")
+    drawn = "const { data, layout } = document.getElementById('first'); return [data[1], layout.xaxis.title.text]"
+    curve, title = browser.execute_script(drawn)
+    assert (curve["x"], title) == ([1, 2, 3], "simulated time")
+    assert "after %{x:.4~r} units, round" in curve["hovertemplate"]
+    assert complaints(browser) == []
 
 
 def test_without_client_seconds_the_loss_is_beside_the_accuracy(browser, tmp_path):

@@ -7,7 +7,13 @@ import pytest
 
 from fedtaco.records import PartitionRecord, RoundRecord
 from fedtaco.records.summary import client_accuracies
-from fedtaco.report.differences import Difference, paired_differences
+from fedtaco.report.differences import (
+    Difference,
+    confidence_interval,
+    correct_by_holm,
+    paired_differences,
+    paired_p_value,
+)
 
 
 def runs_of(figures, stopped=()):
@@ -47,3 +53,26 @@ def test_a_client_expects_the_classes_by_its_own_mix_of_labels():
     record = RoundRecord(1, 0.5, 1.0, None, 1.0, class_accuracy=[1.0, None, 0.2])
     partition = PartitionRecord([], np.array([[3, 5, 1], [0, 2, 4], [0, 7, 0]]))
     assert client_accuracies(record, partition) == pytest.approx([(3 * 1.0 + 0.2) / 4, 0.2])
+
+
+def test_interval_and_p_value_are_those_of_the_paired_t_test():
+    from scipy.stats import ttest_rel
+
+    ours, theirs = [0.81, 0.84, 0.79, 0.86, 0.80], [0.80, 0.81, 0.80, 0.82, 0.79]
+    expected = ttest_rel(ours, theirs)
+    values = [one - other for one, other in zip(ours, theirs, strict=True)]
+    interval = confidence_interval(values)
+    assert (interval.low, interval.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert paired_p_value(values) == pytest.approx(expected.pvalue)
+
+
+def test_p_value_without_any_spread():
+    assert paired_p_value([0.0, 0.0]) == 1.0
+    assert paired_p_value([0.25, 0.25]) == 0.0
+
+
+def test_holm_by_hand():
+    # sorted: 0.005 * 4, 0.01 * 3, 0.03 * 2 and 0.04 * 1, which may not be smaller than the one before it
+    assert correct_by_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert correct_by_holm([0.6, 0.7]) == [1.0, 1.0]
+    assert correct_by_holm([]) == []

@@ -58,6 +58,18 @@ def test_events_are_given_by_method_in_singular_and_plural():
     assert "taco: 2 clients were expelled." in legend(summary(honest_expelled=2))
 
 
+def test_clients_without_an_answer_are_counted_by_reason():
+    one = summary(dropped_uploads=1, missed_deadlines=1)
+    assert legend(one).endswith("taco: 1 upload was dropped because the client missed the deadline.")
+    some = summary(dropped_uploads=3, unanswered=1)
+    assert legend(some).endswith("taco: 3 uploads were dropped, 1 because the client did not answer.")
+    many = summary(dropped_uploads=1234, unanswered=1200, missed_deadlines=30)
+    assert legend(many).endswith(
+        "taco: 1,234 uploads were dropped, 1,200 because the client did not answer and 30 because the client missed "
+        "the deadline."
+    )
+
+
 def test_runs_that_are_not_in_the_means_are_mentioned():
     assert "×: a run diverged or could not continue." in legend(summary(stopped=3, seeds=3))
     assert "×: a run diverged or could not continue; it is not in the means." in legend(summary(stopped=1, seeds=3))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 
 import pytest
 from folders import write_run
 from reading import page_of, text_of
 
+import fedtaco
 from fedtaco.report.page_data import build_page_data
 from fedtaco.report.run_reader import SIDE, find_runs, read_run
 
@@ -82,6 +84,19 @@ def test_seconds_and_held_out_accuracy_are_shown_where_they_were_measured(tmp_pa
     assert note not in page_of([folder])
     assert note in page_of([write_run(tmp_path / "timed")])
     assert "client seconds" not in re.search("<table>.*?</table>", page_of([folder]), re.S)[0]
+
+
+def test_curves_over_simulated_time_are_shown_if_any_run_has_unequal_work(tmp_path):
+    settings = {"clients": 4, "rounds": 3, "local_steps": 2}
+    patient = fedtaco.run("fedavg", out=tmp_path / "patient", **settings)
+    hasty = fedtaco.run("taco", out=tmp_path / "hasty", deadline=1.0, **settings)
+    (curves,) = (method["curves"] for method in build_page_data(find_runs(tmp_path / "patient"))["methods"])
+    assert curves["accuracy"]["simulated"] is None
+    both = {method["name"]: method["curves"] for method in build_page_data(find_runs(tmp_path))["methods"]}
+    for result, curve in zip((patient, hasty), (both["fedavg"], both["taco"]), strict=True):
+        times = list(accumulate(result.history.column("simulated_duration")))
+        assert curve["accuracy"]["simulated"] == curve["loss"]["simulated"] == pytest.approx(times, rel=1e-3)
+    assert both["taco"]["accuracy"]["simulated"] == [1.0, 2.0, 3.0]
 
 
 def test_an_unfinished_run_is_shown_with_the_rounds_it_has(tmp_path):

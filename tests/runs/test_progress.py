@@ -64,3 +64,21 @@ def test_only_the_first_warning_of_a_run_is_printed():
         bar.on_round_end(resumed, warned[1])
     assert console.file.getvalue().count("trouble") == 1
     assert "taco seed 0, round 2: trouble 2." in console.file.getvalue()
+
+
+def shown_for(record):
+    """Return what the bar prints about a round."""
+    console = Console(file=io.StringIO(), width=200)
+    bar, run = ProgressBar(console), Run({"method": "taco", "seed": 0, "rounds": 10}, None, "serial", [], list)
+    with following(bar, [run.config]):
+        bar.on_round_end(run, record)
+    return console.file.getvalue()
+
+
+def test_simulated_failures_are_shown_only_if_nobody_answers():
+    plain = {"round": 4, "accuracy": 0.5, "loss": 1.0, "slowest_client_seconds": None, "wall_seconds": 1.0, "cohort": 2}
+    late, gone = "missed the deadline", "did not answer"
+    assert "round 4" not in shown_for(RoundRecord(**plain, dropped={1: gone}))
+    shown = shown_for(RoundRecord(**plain, dropped={0: late, 1: gone}))
+    assert "round 4: no client answered in time, so the model stays as it was." in shown
+    assert "client 1 dropped: not finite." in shown_for(RoundRecord(**plain, dropped={0: gone, 1: "not finite"}))

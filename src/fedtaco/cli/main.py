@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import click
 import typer
 
-from fedtaco.cli import data, flower, report, reproduce
+from fedtaco.cli import benchmark, data, flower, report, reproduce
 from fedtaco.cli.console import print_error, print_line, stderr
 from fedtaco.cli.options import (
     CliOptions,
@@ -39,10 +39,11 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 app.command()(reproduce.reproduce)
+app.command()(benchmark.benchmark)
 app.command()(report.report)
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
-RESUMABLE = {"run", "compare", "sweep", "reproduce"}
+RESUMABLE = {"run", "compare", "sweep", "reproduce", "benchmark"}
 RESUME_HINT = " Finished rounds are kept: the same command with --resume (and without --overwrite) continues them."
 PAPER_METHODS = "fedavg,fedprox,foolsgold,scaffold,stem,fedacg,taco"
 

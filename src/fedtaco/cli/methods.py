@@ -41,7 +41,7 @@ def method_row(method: type[Method]) -> dict[str, Any]:
         "category": method.category,
         "changes": method.summary,
         "explanation": explanation(method),
-        "unequal_steps": method.unequal_steps,
+        "unequal_steps": describe_unequal_steps(method),
         "reference": method.reference,
         "cost": dataclasses.asdict(method.cost),
         "parameters": {
@@ -49,6 +49,11 @@ def method_row(method: type[Method]) -> dict[str, Any]:
             for parameter, default, means, values in parameter_rows(method)
         },
     }
+
+
+def describe_unequal_steps(method: type[Method]) -> str:
+    """Return what a method does if clients take different numbers of steps."""
+    return method.unequal_steps or "Refused: all clients must take equally many steps."
 
 
 def explanation(method: type[Method]) -> str:
@@ -128,7 +133,7 @@ def print_method(method: type[Method]) -> None:
     sections: dict[str, RenderableType] = {
         "Parameters, with defaults": rows if rows.row_count else "none",
         "Cost for a client": describe_cost(method.cost),
-        "Clients with different numbers of steps": method.unequal_steps,
+        "Clients with different numbers of steps": describe_unequal_steps(method),
         "Reference": method.reference or "none given",
     }
     for title, content in sections.items():

@@ -52,7 +52,7 @@ ConfigFile = Annotated[
     ),
 ]
 Partition, DataDir = SETTINGS["partition"].annotation, RUN_OPTIONS["data_dir"].annotation
-Resume, Overwrite = RUN_OPTIONS["resume"].annotation, RUN_OPTIONS["overwrite"].annotation
+Resume, Overwrite, Workers = (RUN_OPTIONS[name].annotation for name in ("resume", "overwrite", "workers"))
 Seeds = Annotated[int, typer.Option(help="Number of seeds, starting with --seed.", rich_help_panel=TRAINING)]
 Format = Annotated[str, typer.Option("--format", help="Output format: table or json.", rich_help_panel=OUTPUT)]
 RESULT_FORMATS = ("table", "json", "csv", "markdown", "latex")

@@ -90,7 +90,7 @@ def examine(method: Method, server: ServerState, uploads: Uploads) -> Stability 
     server
         The server's state before the round.
     uploads
-        The aggregated uploads.
+        The aggregated uploads, with their weights.
 
     Returns
     -------
@@ -101,8 +101,9 @@ def examine(method: Method, server: ServerState, uploads: Uploads) -> Stability 
     --------
     >>> from fedtaco.methods import Constants, FoolsGold
     >>> updates = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, -2.0], [1.0, -2.0]])
-    >>> constants, shares = Constants(clients=4, rounds=1, local_steps=1, local_lr=0.1), torch.full((4,), 0.25)
+    >>> constants, shares = Constants(clients=4, rounds=1, local_steps=1, local_lr=0.1), torch.full((4,), 0.25).double()
     >>> uploads = Uploads(constants, torch.arange(4), {"update": updates}, torch.ones(4), shares)
+    >>> uploads.aggregation_weights = FoolsGold().weigh(ServerState(torch.zeros(2)), uploads)
     >>> found = examine(FoolsGold(), ServerState(torch.zeros(2)), uploads)
     >>> round(found.gain, 2), found.camps  # Γ = 1 + u²/τ² - u²/|U|² with u = 2, τ = 1 and |U|² = 5
     (4.2, ([0, 1], [2, 3]))

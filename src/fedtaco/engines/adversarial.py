@@ -75,10 +75,8 @@ class AdversarialEngine:
         """Run some jobs of a cohort on the wrapped engine, which expects consecutive rows from 0."""
         if not jobs:
             return []
-        sent, rows = instructions.broadcast, torch.tensor([job.row for job in jobs])
-        scalars = {name: values[rows] for name, values in sent.scalars.items()}
         renumbered = [replace(job, row=row) for row, job in enumerate(jobs)]
-        done = self.engine.run(method, replace(instructions, broadcast=replace(sent, scalars=scalars)), renumbered)
+        done = self.engine.run(method, instructions.for_rows([job.row for job in jobs]), renumbered)
         uploads = [{name: matrix[row] for name, matrix in done.vectors.items()} for row in range(len(jobs))]
         results = []
         for job, upload, buffers in zip(jobs, uploads, done.buffers, strict=True):

@@ -36,7 +36,7 @@ from fedtaco.processes import cores
 from fedtaco.randomness import torch_seed
 from fedtaco.records import PartitionRecord
 from fedtaco.runs.combinations import check_samples_per_round
-from fedtaco.runs.constants import make_constants
+from fedtaco.runs.constants import make_client_work, make_constants
 from fedtaco.runs.settings import ExperimentConfig, RunOptions
 from fedtaco.sample_checks import check_samples
 from fedtaco.server import cohort_size
@@ -167,25 +167,28 @@ def prepare_simulator(
     owners = {f"client {number}": samples for number, samples in enumerate(clients)}
     owners |= {f"the test set of client {client}": own for client, own in (client_tests or {}).items()}
     check_samples(flat, owners if test is None else {**owners, "the test set": test}, loss)
-    steps = steps or _steps_per_client(config, clients)
+    steps, work, seed = steps or _steps_per_client(config, clients), make_client_work(config), config["seed"]
+    work.require_answers(seed, steps, max(steps))
     constants = make_constants(config, clients=len(clients), rounds=config["rounds"], local_steps=max(steps))
-    runner = ClientRunner(flat, clients, ClientConfig(constants, config["batch_size"], loss, config["seed"]))
-    workload = Workload(runner, steps, cohort_size(config["participation"], len(clients)), cores())
+    runner = ClientRunner(flat, clients, ClientConfig(constants, config["batch_size"], loss, seed))
+    first_steps = list(work.steps(seed, 1, dict(enumerate(steps))).values())
+    workload = Workload(runner, first_steps, cohort_size(config["participation"], len(clients)), cores())
     engine = select_engine(config["engine"], workload, workers=workers, previous=previous)
     check_metrics(metrics or {})
     workers = engine.workers if config["engine"] != "auto" else workers or cores()
     simulator = Simulator(
         method,
         runner,
-        None if test is None else draw_samples(test, config["eval_samples"], config["seed"]),
+        None if test is None else draw_samples(test, config["eval_samples"], seed),
         validation=validation,
-        evaluator=Evaluator(flat, loss, config["seed"], workers if workload.on_cpu else 1),
+        evaluator=Evaluator(flat, loss, seed, workers if workload.on_cpu else 1),
         metrics=metrics,
         eval_every=config["eval_every"],
         average_last=config["average_last"],
         client_tests=client_tests,
         fine_tune_steps=config["fine_tune_steps"],
         steps=steps,
+        work=work,
         participation=config["participation"],
         weighting=config["weighting"],
         detector=detector,

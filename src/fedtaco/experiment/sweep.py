@@ -1,7 +1,7 @@
 """Tune the settings and parameters of methods over a grid, by accuracy on held-out training data."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -33,6 +33,8 @@ ParameterGrid = Mapping[str, Sequence[float | str]]
 """The values to try, by setting or parameter."""
 Point = dict[str, float | str]
 """One value per setting or parameter of a grid."""
+Score = Callable[[Mapping[str, Any]], float | None]
+"""Returns the accuracy on held-out samples by which a finished run is judged, given its summary with its ``folder``."""
 MAX_POINTS = 10_000
 """Maximum number of points in the grid of a method."""
 
@@ -57,7 +59,8 @@ class TrialResult:
 
     point: Point
     validation_accuracy: float
-    """Accuracy on held-out samples after the last round, mean over seeds; a run that diverged counts as 0."""
+    """Accuracy on held-out samples, mean over seeds; after the last round unless :func:`run_sweep` is given another
+    score. A run that diverged counts as 0."""
     validation_deviation: float | None
     """Standard deviation over seeds; ``None`` with one seed."""
     summaries: list[dict[str, Any]]
@@ -155,8 +158,19 @@ def plan_sweep(
     return trials
 
 
+def final_validation_accuracy(summary: Mapping[str, Any]) -> float | None:
+    """Return the accuracy of a run on held-out samples after its last round."""
+    accuracy: float | None = summary["validation_accuracy"]
+    return accuracy
+
+
 def run_sweep(
-    trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback, own: OwnTask = NOTHING_OWN
+    trials: Sequence[Trial],
+    out: Path,
+    options: RunOptions,
+    callback: Callback,
+    own: OwnTask = NOTHING_OWN,
+    score: Score = final_validation_accuracy,
 ) -> list[TunedMethod]:
     """Run all trials, each run in its own subfolder of ``out``, and return their results by method."""
     require_folder_for_runs(out)
@@ -165,14 +179,15 @@ def run_sweep(
     results: dict[str, list[tuple[Trial, TrialResult]]] = {}
     for trial in trials:
         done = [next(summaries) for _ in trial.configs]
-        results.setdefault(trial.method, []).append((trial, _trial_result(trial.point, done)))
+        results.setdefault(trial.method, []).append((trial, _trial_result(trial.point, done, score)))
     return [_tuned_method(method, done) for method, done in results.items()]
 
 
-def _trial_result(point: Point, summaries: list[dict[str, Any]]) -> TrialResult:
-    if any(not run["stopped"] and run["validation_accuracy"] is None for run in summaries):
+def _trial_result(point: Point, summaries: list[dict[str, Any]], score: Score) -> TrialResult:
+    scores = [0.0 if run["stopped"] else score(run) for run in summaries]
+    accuracies = [accuracy for accuracy in scores if accuracy is not None]
+    if len(accuracies) < len(scores):
         raise InvalidInput("A sweep compares accuracies, but the targets of these data are not class labels.")
-    accuracies = [0.0 if run["stopped"] else run["validation_accuracy"] for run in summaries]
     deviation = stdev(accuracies) if len(accuracies) > 1 else None
     return TrialResult(point, fmean(accuracies), deviation, summaries)
 

@@ -90,10 +90,10 @@ def train(
         Number of worker processes of the engines ``pool`` and ``batched``; by default at most one per core.
     **settings
         ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
-        ``weight_decay``, ``clip_norm``, ``server_lr``, ``personal``, ``weighting``, ``participation``, ``engine``,
-        ``device``, ``seed``, ``validation``, ``eval_every``, ``eval_samples``, ``average_last``,
-        ``fine_tune_steps``, ``target``, ``freeloaders``, ``behaviour`` and ``parameters``, as ``fedtaco run --help``
-        explains them.
+        ``weight_decay``, ``clip_norm``, ``server_lr``, ``local_work``, ``client_dropout``, ``deadline``, ``personal``,
+        ``weighting``, ``participation``, ``engine``, ``device``, ``seed``, ``validation``, ``eval_every``,
+        ``eval_samples``, ``average_last``, ``fine_tune_steps``, ``target``, ``freeloaders``, ``behaviour`` and
+        ``parameters``, as ``fedtaco run --help`` explains them.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """A run on Flower: its state, its nodes and its records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
@@ -25,6 +25,7 @@ from fedtaco.run_state import FinishedRound, Measure, RunState
 from fedtaco.runs.callbacks import Run
 from fedtaco.runs.recorder import Recorder
 from fedtaco.server import Server
+from fedtaco.unequal_work import LocalWork, steps_of_share
 
 LOG_EVERY = 10.0
 """Seconds between two log lines while the server waits for nodes."""
@@ -48,6 +49,7 @@ class Deployment:
     policy: NodePolicy
     settings: Mapping[str, Any]
     """The settings that nodes receive."""
+    local_work: LocalWork
     server: Server
     model: FlatModel
     recorder: Recorder
@@ -62,10 +64,13 @@ class Deployment:
         """Identifier of the run, which a resume does not change."""
         return str(self.recorder.ran_by["run"])
 
-    @property
-    def valid_steps(self) -> Domain:
-        """The numbers of steps that a node may take: ``local_steps``, or at most so many if it counts in epochs."""
-        most = self.settings["local_steps"]
+    def work_shares(self, cohort: Sequence[int], number: int) -> list[float]:
+        """Return the share of its steps that each client of a cohort takes in a round."""
+        return [self.local_work.share(self.server.seed, client, number) for client in cohort]
+
+    def valid_steps(self, share: float) -> Domain:
+        """Return the numbers of steps that a node may take: its share of ``local_steps``, fewer if it has epochs."""
+        most = steps_of_share(share, self.settings["local_steps"])
         fewest = most if self.settings["local_epochs"] is None else 1
         return Domain("steps of a node", low=fewest, high=most, whole=True)
 

@@ -132,7 +132,8 @@ class OpenRound:
         """Return one message per node, with shared vectors and its own scalars, and prepare to collect the replies."""
         deployment, method = self.deployment, self.server.method
         template, key = deployment.upload_template(instructions), deployment.policy.weighted_by_key
-        steps, lowest = deployment.valid_steps, deployment.model.min_buffers
+        shares = deployment.work_shares(self.cohort, instructions.round)
+        steps, lowest = [deployment.valid_steps(share) for share in shares], deployment.model.min_buffers
         self._collector = ReplyCollector(method, instructions, self.cohort, template, lowest, steps, key)
         vectors, frozen = broadcast_records(instructions), deployment.model.frozen_fingerprint()
         messages = []
@@ -143,6 +144,7 @@ class OpenRound:
                 run=deployment.run,
                 client=client,
                 memory_round=self.nodes.last_used[client],
+                work_share=shares[row],
                 method=deployment.policy.method,
                 frozen=frozen,
                 settings=deployment.settings,
@@ -170,6 +172,7 @@ class OpenRound:
                 self.nodes.last_used[client],
             )
         self._require_fedtaco_clients(results)
+        results.coverage = len(results.clients) / self.state.members
         return results
 
     def _require_fedtaco_clients(self, results: CohortResults) -> None:

@@ -1,6 +1,6 @@
 """Collection of replies: each is checked on arrival; a bad one is dropped and never stops the run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from flwr.app import Message, MetricRecord, RecordDict
@@ -46,7 +46,7 @@ class ReplyCollector:
     min_buffers
         The lowest valid value of each buffer.
     valid_steps
-        The numbers of local steps that a client may have taken.
+        The numbers of local steps that each client of the cohort may have taken.
     weighted_by_key
         The metric that is the weight of a reply; ``None`` if all count alike.
     """
@@ -58,7 +58,7 @@ class ReplyCollector:
         cohort: list[int],
         template: NamedTensors,
         min_buffers: Tensor,
-        valid_steps: Domain,
+        valid_steps: Sequence[Domain],
         weighted_by_key: str | None,
     ) -> None:
         self.method, self.instructions, self.cohort = method, instructions, cohort
@@ -125,9 +125,9 @@ class ReplyCollector:
             found = header.get(wire_key(name))
             if found != expected:
                 raise UnusableReply(f"it answers {wire_key(name)} {quoted(found)} instead of {expected!r}")
-        steps = header.get(wire_key("steps"))
-        if not isinstance(steps, int) or not self.valid_steps.admits(steps):
-            raise UnusableReply(f"it states {quoted(steps)} steps instead of {self.valid_steps.describe()}")
+        steps, valid_steps = header.get(wire_key("steps")), self.valid_steps[self.rows[client]]
+        if not isinstance(steps, int) or not valid_steps.admits(steps):
+            raise UnusableReply(f"it states {quoted(steps)} steps instead of {valid_steps.describe()}")
         content = message.content
         metrics = read_metrics(content)
         count = 1.0 if self.weighted_by_key is None else _count(metrics, self.weighted_by_key)

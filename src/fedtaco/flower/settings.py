@@ -1,7 +1,12 @@
 """The settings of a Flower deployment, declared in the same way as the settings of a run."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
+from fedtaco.errors import InvalidInput
+from fedtaco.methods import Method, check_optimizer, check_unequal_steps
+from fedtaco.printable import quoted
+from fedtaco.runs.constants import make_optimizer
 from fedtaco.runs.settings import MAX_COUNT, SharedSettings, setting
 
 
@@ -23,3 +28,26 @@ class StrategySettings(SharedSettings, total=False):
     ]
     dataset: Annotated[str, setting("own data", "Name of the data in the report.")]
     target: Annotated[float, setting(0.9, "Accuracy for rounds-to-accuracy in the report.", low=0, high=1)]
+
+
+def check_method(method: Method, settings: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if a method cannot be combined with checked settings."""
+    check_optimizer(method, make_optimizer(settings))
+    if settings["local_epochs"] is not None or settings["local_work"] != "full":
+        check_unequal_steps(method)
+    key = settings["weighted_by_key"]
+    if method.needs_all_weights and key is not None:
+        raise InvalidInput(
+            f"weighted_by_key is {quoted(key)}, but {method.name} needs the weights of all nodes, also of absent ones, "
+            "which the server does not know; omit it."
+        )
+
+
+def refuse_simulated_failures(settings: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for settings that let simulated clients fail."""
+    for name in ("client_dropout", "deadline"):
+        if settings.get(name) is not None:
+            raise InvalidInput(
+                f"{name} is for simulated clients; real nodes fail by themselves: omit it, and limit the wait for "
+                "replies by the timeout of start()."
+            )

@@ -18,20 +18,21 @@ from fedtaco.flower.exchange import Exchange
 from fedtaco.flower.log import log
 from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
-from fedtaco.flower.settings import StrategySettings
+from fedtaco.flower.settings import StrategySettings, check_method, refuse_simulated_failures
 from fedtaco.flower.wire import WIRE_SETTINGS, refuse_own_keys
-from fedtaco.methods import METHODS, Method, check_optimizer
+from fedtaco.methods import METHODS, Method
 from fedtaco.models import FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import PartitionRecord, RoundRecord, RunFolder
 from fedtaco.records.formatting import pluralize
 from fedtaco.run_state import RunState
 from fedtaco.runs.callbacks import Callback, CallbackList, following
-from fedtaco.runs.constants import make_constants, make_optimizer
+from fedtaco.runs.constants import make_constants
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
 from fedtaco.server import Server, cohort_size
 from fedtaco.trust import DETECTORS, Detector
+from fedtaco.unequal_work import parse_local_work
 from fedtaco.version import __version__
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -63,6 +64,8 @@ class FedStrategy(Strategy):
     **settings
         - ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
           ``weight_decay``, ``clip_norm``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
+        - ``local_work``: the share of its steps that each node takes, such as ``"uniform:0.3,1.0"``; as in
+          :func:`fedtaco.train`.
         - ``personal``: the layers that each node keeps for itself, as patterns such as ``"head.*"``; client apps then
           evaluate the model of :func:`fedtaco.flower.receive_model`.
         - ``fraction_train``, ``min_train_nodes``, ``min_available_nodes``: the fraction of the clients in a round,
@@ -104,6 +107,7 @@ class FedStrategy(Strategy):
     ) -> None:
         self.method, self.model = METHODS.instance(method), model
         self.detector = DETECTORS.instance(detector)
+        refuse_simulated_failures(settings)
         self.settings: dict[str, Any] = check_settings(StrategySettings, settings)
         check_dtypes(self._flatten(model).module)
         own = self.settings
@@ -111,7 +115,8 @@ class FedStrategy(Strategy):
         run_settings: dict[str, Any] = {name: own[name] for name in declared(SharedSettings)}
         run_settings |= {"local_steps": local_steps, "participation": own["fraction_train"], "weighting": weighting}
         self.run_settings = check_settings(RunSettings, run_settings)
-        check_optimizer(self.method, make_optimizer(self.run_settings))
+        self.local_work = parse_local_work(own["local_work"])
+        check_method(self.method, own)
         self.policy = NodePolicy(
             method=METHODS.spec(self.method),
             min_train_nodes=own["min_train_nodes"],
@@ -142,6 +147,8 @@ class FedStrategy(Strategy):
             f"Detector: {self.detector.name}",
             f"Checkpoint: {'none' if self.folder is None else self.folder.path}",
         ]
+        if not self.local_work.is_full:
+            lines.insert(3, f"Local work: a share of the steps, {run['local_work']}")
         if run["personal"] is not None:
             lines.insert(3, f"Personal layers, which stay on the nodes: {run['personal']}")
         for line in lines:
@@ -242,7 +249,9 @@ class FedStrategy(Strategy):
             nodes = NodeRegistry.from_arrays(clients, recorder.extra)
             sent = {**self.run_settings, "clients": clients, "rounds": num_rounds}
             settings = {name: sent[name] for name in WIRE_SETTINGS}
-            run = self.deployment = Deployment(self.policy, settings, server, model, recorder, exchange, state, nodes)
+            run = self.deployment = Deployment(
+                self.policy, settings, self.local_work, server, model, recorder, exchange, state, nodes
+            )
             result = Result(arrays=run.arrays())
             if run.state.round:
                 log.info("Continuing after round %d of %d.", run.state.round, num_rounds)

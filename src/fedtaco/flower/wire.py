@@ -31,6 +31,7 @@ from fedtaco.parameters import Domain, ParameterValue
 from fedtaco.printable import quoted
 from fedtaco.runs.constants import make_constants
 from fedtaco.runs.settings import MAX_COUNT, RunSettings, check_settings, declared
+from fedtaco.unequal_work import steps_of_share
 
 HEADER = "fedtaco"
 """Name of the record that marks a reply of :func:`fedtaco.flower.train`."""
@@ -106,6 +107,7 @@ class NodeInstructions(_CommonInstructions):
 
     phase: Annotated[Phase, Domain("part of the round", choices=get_args(Phase))]
     round: Annotated[int, Domain("number of the round", low=1, high=MAX_COUNT, whole=True)]
+    work_share: Annotated[float, Domain("share of the local steps that the node takes", low=0, open_low=True, high=1)]
     method: Annotated[str, re.compile(r"[\w.:-]{1,200}")]
     settings: Mapping[str, Any]
     """The settings in :data:`WIRE_SETTINGS`."""
@@ -121,9 +123,11 @@ class NodeInstructions(_CommonInstructions):
         return make_constants(self.settings, **numbers)
 
     def local_steps(self, samples: int) -> int:
-        """Return the number of steps of a node with this many samples, at most ``local_steps``."""
-        epochs, most = self.settings["local_epochs"], int(self.settings["local_steps"])
-        return most if epochs is None else min(most, steps_for_epochs(epochs, samples, self.settings["batch_size"]))
+        """Return the number of steps of a node with this many samples: its share of at most ``local_steps``."""
+        epochs, full = self.settings["local_epochs"], int(self.settings["local_steps"])
+        if epochs is not None:
+            full = min(full, steps_for_epochs(epochs, samples, self.settings["batch_size"]))
+        return steps_of_share(self.work_share, full)
 
     def to_config(self) -> dict[str, ConfigValue]:
         """Return the entries of a message's ``config``."""

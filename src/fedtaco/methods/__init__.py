@@ -11,6 +11,7 @@ from fedtaco.methods.base import (
     ServerState,
     Uploads,
     check_optimizer,
+    check_unequal_steps,
 )
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
@@ -26,6 +27,7 @@ from fedtaco.methods.foolsgold import FoolsGold, FoolsGoldOriginal
 from fedtaco.methods.geometry import Geometry, geometry_of, gram_matrix, weighted_sum
 from fedtaco.methods.mime import Mime, MimeLite
 from fedtaco.methods.momentum import FedAvgM, FedCM
+from fedtaco.methods.ruan import Ruan
 from fedtaco.methods.scaffold import Scaffold, ScaffoldTaco
 from fedtaco.methods.scaffold_m import ScaffoldM
 from fedtaco.methods.stem import Stem, StemOriginal
@@ -60,6 +62,7 @@ FURTHER_METHODS: tuple[type[Method], ...] = (
     FedExP,
     FedAdam,
     FedYogi,
+    Ruan,
 )
 """Methods from other papers, among them the originals of those that the paper describes differently."""
 
@@ -97,6 +100,7 @@ __all__ = [
     "Mime",
     "MimeLite",
     "NamedTensors",
+    "Ruan",
     "Scaffold",
     "ScaffoldM",
     "ScaffoldTaco",
@@ -110,6 +114,7 @@ __all__ = [
     "Tailored",
     "Uploads",
     "check_optimizer",
+    "check_unequal_steps",
     "geometry_of",
     "gram_matrix",
     "weighted_sum",

@@ -21,7 +21,7 @@ code serves one client ``(d,)`` and a stack of clients ``(n, d)``; per-client sc
 columns. Only plain data (named tensors) is kept between rounds or sent over a network.
 
 Aggregation weights sum to 1. If those of a formula do not, ``weigh`` returns them normalised, and ``aggregate``
-multiplies by their sum.
+multiplies by their sum. If all of them are 0, nothing is aggregated, and the model stays as it was.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ class Uploads:
     """Number of steps of each client (K_i)."""
     shares: Tensor
     """Weights given by the run's weighting, uniform or by number of samples; they sum to 1."""
+    coverage: float = 1.0
+    """Weight of these clients among all that are not expelled: 1 if all of them are here."""
     aggregation_weights: Tensor = field(default_factory=lambda: torch.empty(0))
     """The weights p_i that the method's ``weigh`` chose."""
     training_losses: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -154,10 +156,7 @@ class Uploads:
     @property
     def relaxation(self) -> float:
         """server_lr / (A * local_lr): the factor by which the server scales the mean update, 1 by default."""
-        constants = self.constants
-        if constants.server_lr is None or constants.local_lr == 0:
-            return 1.0
-        return constants.server_lr / (self.effective_steps * constants.local_lr)
+        return self.constants.relaxation(self.effective_steps)
 
     def per_step(self, displacement: Tensor) -> Tensor:
         """Convert a displacement to gradient units, the scale of the paper's global direction."""
@@ -206,8 +205,12 @@ class Method(Configurable):
     """What kind of change the method makes, such as ``momentum``; ``fedtaco methods`` groups by it."""
     reference: ClassVar[str] = ""
     """The publication that describes the method."""
-    unequal_steps: ClassVar[str] = "A client that takes more steps moves further and counts for more in the mean."
-    """What happens if clients take different numbers of steps K_i, in a sentence."""
+    unequal_steps: ClassVar[str | None] = (
+        "A client that takes more steps moves further and counts for more in the mean."
+    )
+    """What happens if clients take different numbers of steps K_i, in a sentence; ``None`` if this is refused."""
+    needs_all_weights: ClassVar[bool] = False
+    """Whether ``weigh`` uses ``Uploads.coverage``, for which the server must know the weights of absent clients."""
     cost: ClassVar[Cost] = Cost()
     surveys: ClassVar[bool] = False
     """Whether a round has a first phase, ``survey`` on the clients and ``absorb`` on the server, before training."""
@@ -269,7 +272,7 @@ class Method(Configurable):
         return upload
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
-        """Return the aggregation weights p_i, which sum to 1."""
+        """Return the aggregation weights p_i, which sum to 1 or are all 0."""
         return uploads.shares
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
@@ -295,6 +298,15 @@ def check_optimizer(method: Method, optimizer: LocalOptimizer) -> None:
         raise InvalidInput(
             f"optimizer is '{name}', which allows one gradient per step, but {method.name} computes "
             f"{method.cost.gradients}; use sgd."
+        )
+
+
+def check_unequal_steps(method: Method) -> None:
+    """Raise InvalidInput if clients that take different numbers of steps cannot be combined with a method."""
+    if method.unequal_steps is None:
+        raise InvalidInput(
+            f"{method.name} requires all clients to take equally many steps; use local_work full and one number of "
+            "local_steps for all clients."
         )
 
 

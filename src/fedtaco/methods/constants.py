@@ -26,6 +26,12 @@ class Constants:
     round: int = 0
     """Number of the round, from 1; 0 in the constants of a run."""
 
+    def relaxation(self, steps: float) -> float:
+        """Return server_lr / (steps * local_lr), the factor by which the server scales an update; 1 by default."""
+        if self.server_lr is None or self.local_lr == 0:
+            return 1.0
+        return self.server_lr / (steps * self.local_lr)
+
     def in_round(self, number: int) -> Constants:
         """Return the constants of a round of this run.
 

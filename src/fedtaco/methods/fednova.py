@@ -17,7 +17,8 @@ class FedNova(Method):
         τ_eff = sum of p_i K_i
         w    <- w - τ_eff * sum of p_i U_i / K_i
 
-    The p_i are the run's weights, uniform or by samples. If all clients take equally many steps, this is FedAvg.
+    The p_i are the run's weights, uniform or by samples. With momentum, the number of effective steps replaces K_i. If
+    all clients take equally many steps, this is FedAvg.
     """
 
     name = "fednova"
@@ -33,8 +34,15 @@ class FedNova(Method):
         per_step = uploads.shares / uploads.client_effective_steps
         return per_step / per_step.sum()
 
+    def tau_eff(self, uploads: Uploads) -> float:
+        """Return τ_eff, the mean of the clients' numbers of steps with the run's weights."""
+        return replace(uploads, aggregation_weights=uploads.shares).effective_steps
+
+    def displacement(self, uploads: Uploads) -> Tensor:
+        """Return by how much the server moves; a server rate takes the place of τ_eff * local_lr."""
+        if uploads.constants.server_lr is not None:
+            return uploads.relaxation * uploads.mean_update
+        return self.tau_eff(uploads) / uploads.effective_steps * uploads.mean_update
+
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        if uploads.constants.server_lr is not None:  # which takes the place of τ_eff * local_lr
-            return super().aggregate(server, uploads)
-        tau_eff = replace(uploads, aggregation_weights=uploads.shares).effective_steps
-        return server.moved(tau_eff / uploads.effective_steps * uploads.mean_update)
+        return server.moved(self.displacement(uploads))

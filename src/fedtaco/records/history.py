@@ -16,6 +16,9 @@ from fedtaco.records.schema import read_as
 
 Metric = Annotated[float, Domain("a number of which means and deviations are computed", low=-1e9, high=1e9)]
 """An accuracy or a number of seconds."""
+NO_ANSWER, MISSED_DEADLINE = "did not answer", "missed the deadline"
+"""The reasons for which simulated clients are dropped without an upload, see the settings ``client_dropout`` and
+``deadline``."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class RoundRecord:
     """Compute time of the slowest client; ``None`` if the engine did not measure it."""
     wall_seconds: Metric
     """Elapsed time of the round, including the evaluation."""
+    simulated_duration: Metric | None = None
+    """Simulated time until the last answer, or the deadline if a client missed it, in units of K steps at speed 1;
+    ``None`` on Flower."""
     evaluation_seconds: Metric | None = None
     """Elapsed time of the evaluation; ``None`` if the round was not evaluated."""
     training_loss: float | None = None

@@ -137,5 +137,7 @@ class StoredSummary(TypedDict):
     client_seconds: Metric | None
     alpha: dict[str, Metric]
     dropped_uploads: Count
+    unanswered: Count
+    missed_deadlines: Count
     detection: StoredDetection | None
     partition_notes: list[str]

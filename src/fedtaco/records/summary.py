@@ -10,7 +10,7 @@ import numpy as np
 from fedtaco.records.detection_rates import expulsions, freeloader_weight, summarize_detection
 from fedtaco.records.evaluations import ClientEvaluation, summarize_evaluations, worst_tenth
 from fedtaco.records.formatting import format_count
-from fedtaco.records.history import History, RoundRecord
+from fedtaco.records.history import MISSED_DEADLINE, NO_ANSWER, History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
 from fedtaco.records.swings import accuracy_range, alternates, swings
 
@@ -81,9 +81,15 @@ def summarize(
         "evaluation_seconds": sum(record.evaluation_seconds or 0.0 for record in history),
         "alpha": mean_alpha(history, partition.kinds),
         "dropped_uploads": sum(len(record.dropped) for record in history),
+        "unanswered": _count_dropped(history, NO_ANSWER),
+        "missed_deadlines": _count_dropped(history, MISSED_DEADLINE),
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
         "detection": summarize_detection(expulsions(history), partition, freeloader_weight(history, partition)),
     }
+
+
+def _count_dropped(history: History, reason: str) -> int:
+    return sum(list(record.dropped.values()).count(reason) for record in history)
 
 
 def _best_by_validation(history: History) -> RoundRecord | None:
@@ -162,6 +168,7 @@ class MethodSummary:
     one_class: int
     """Number of other seeds whose model predicts the same class for all test samples."""
     dropped_uploads: int
+    """Number of uploads that were not used, for whatever reason."""
     freeloaders: int
     caught: int
     """Number of freeloaders that were expelled."""
@@ -181,6 +188,10 @@ class MethodSummary:
     tuned_worst_tenth: float | None = None
     has_personal_layers: bool = False
     """Whether every client has a model of its own, over which accuracies are means."""
+    unanswered: int = 0
+    """Number of uploads that were not used because the client did not answer."""
+    missed_deadlines: int = 0
+    """Number of uploads that were not used because the client missed the deadline."""
     is_upper_bound: bool = False
     """Whether a seed may have reached the target before, in a round without evaluation."""
     swinging: int = 0
@@ -274,6 +285,8 @@ def _summarize_method(
         swinging=sum(swings(run, fedavg.get(run["seed"])) for run in finished),
         best_accuracy=_mean([run["best_accuracy"] for run in finished]),
         average_accuracy=_mean([run["average_accuracy"] for run in finished]),
+        unanswered=sum(run["unanswered"] for run in runs),
+        missed_deadlines=sum(run["missed_deadlines"] for run in runs),
         **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS},
     )
 

@@ -21,13 +21,22 @@ def is_timed(method: MethodRuns) -> bool:
     return all(run.rounds and np.isfinite(run.seconds).all() for run in method.runs)
 
 
-def build_curves(method: MethodRuns) -> dict[str, Any]:
+def has_unequal_work(run: RunData) -> bool:
+    """Return whether simulated clients take shares of their steps, drop out or have a deadline."""
+    config = run.config
+    return config.get("local_work", "full") != "full" or bool(config.get("client_dropout") or config.get("deadline"))
+
+
+def build_curves(method: MethodRuns, over_simulated_time: bool) -> dict[str, Any]:
     """Return a curve for each measure that was recorded.
 
-    For each point, it contains the round, the client seconds (if measured), the mean, lowest and highest value over the
-    seeds that reached the round, and their number.
+    For each point, it contains the round, the client seconds (if measured), the simulated time (if wanted and
+    recorded), the mean, lowest and highest value over the seeds that reached the round, and their number.
     """
     seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
+    durations = [np.array(run.history.column("simulated_duration"), dtype=np.float64) for run in method.runs]
+    is_simulated = over_simulated_time and all(np.isfinite(own).all() for own in durations)
+    simulated = np.cumsum(over_seeds(np.nanmean, durations)) if is_simulated else None
     curves = {}
     for measure in measures_of(method.runs):
         columns = [run.measures.get(measure, np.full(run.rounds, np.nan)) for run in method.runs]
@@ -40,6 +49,7 @@ def build_curves(method: MethodRuns) -> dict[str, Any]:
         curves[measure.name] = {
             "rounds": (points + 1).tolist(),
             "seconds": None if seconds is None else rounded(seconds[points]),
+            "simulated": None if simulated is None else rounded(simulated[points]),
             "mean": rounded(mean[points]),
             "low": rounded(low[points]),
             "high": rounded(high[points]),

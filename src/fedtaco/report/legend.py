@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fedtaco.records import MISSED_DEADLINE, NO_ANSWER
 from fedtaco.records.formatting import format_mean, pluralize
 from fedtaco.records.summary import MethodSummary, is_unbalanced
 
@@ -90,7 +91,17 @@ def _events(row: MethodSummary) -> Iterator[str]:
     elif row.honest_expelled:
         yield f"{pluralize(row.honest_expelled, 'client')} {_was(row.honest_expelled)} expelled"
     if row.dropped_uploads:
-        yield f"{pluralize(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
+        yield _dropped(row)
+
+
+def _dropped(row: MethodSummary) -> str:
+    text = f"{pluralize(row.dropped_uploads, 'upload')} {_was(row.dropped_uploads)} dropped"
+    counts = {NO_ANSWER: row.unanswered, MISSED_DEADLINE: row.missed_deadlines}
+    reasons = [f"{count:,} because the client {reason}" for reason, count in counts.items() if count]
+    for reason, count in counts.items():
+        if count == row.dropped_uploads:
+            return f"{text} because the client {reason}"
+    return f"{text}, {' and '.join(reasons)}" if reasons else text
 
 
 def _own_accuracy(mean: float, worst: float | None) -> str:

@@ -47,12 +47,14 @@ def render(data: PageData, library: str, version: str) -> str:
         "own_hidden": "" if data["own_rows"] else "hidden",
         "histograms_hidden": "" if data["histograms"] else "hidden",
         "own_note": escape(_own_note(data)),
-        "own_rows": _table(HEAD, [row for _, row in data["own_rows"]], keys=[index for index, _ in data["own_rows"]]),
+        "own_rows": html_table(
+            HEAD, [row for _, row in data["own_rows"]], keys=[index for index, _ in data["own_rows"]]
+        ),
         "expulsions": _list_events(data["expulsions"], "expelled") or "<p>No client was expelled.</p>",
         "dropped": _list_events(data["dropped"], "with dropped uploads") or "<p>No upload was dropped.</p>",
-        "settings": _table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),
-        "own_settings": _table(list(data["own_settings"][0]), [list(row.values()) for row in data["own_settings"]]),
-        "versions": _table(["software", "version"], [[name, value] for name, value in data["versions"].items()]),
+        "settings": html_table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),
+        "own_settings": html_table(list(data["own_settings"][0]), [list(row.values()) for row in data["own_settings"]]),
+        "versions": html_table(["software", "version"], [[name, value] for name, value in data["versions"].items()]),
         "written": escape(f"Page written by fedtaco {metadata.version('fedtaco')} with plotly.js {version}."),
     }
     return re.sub(r"<!--(\w+)-->", lambda place: parts[place[1]], _read_asset("page.html"))
@@ -116,7 +118,7 @@ def _results(data: PageData) -> str:
     names, columns = [row.name for row in data["results"].rows], data["results"].columns
     cells = [[cell if cell == "–" else f"{cell} {column.unit}".strip() for cell in column.cells] for column in columns]
     head = ["method", *(column.title for column in columns)]
-    return _table(head, list(zip(names, *cells, strict=True)), keys=range(len(names)))
+    return html_table(head, list(zip(names, *cells, strict=True)), keys=range(len(names)))
 
 
 def _own_note(data: PageData) -> str:
@@ -130,7 +132,7 @@ def _own_note(data: PageData) -> str:
     return " ".join(sentences)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keys: Sequence[int] = ()) -> str:
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keys: Sequence[int] = ()) -> str:
     """Return an HTML table whose first column names the rows; ``keys`` are the methods whose colours rows have."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     lines = [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]

@@ -1,6 +1,7 @@
-// Curves: a measure over rounds or over client seconds, one line per method.
+// Curves: a measure over rounds, client seconds or simulated time, one line per method.
 
-const AXES = { rounds: "round", seconds: "client seconds" };
+const AXES = { rounds: "round", seconds: "client seconds", simulated: "simulated time" };
+const UNITS = { seconds: "s", simulated: "units" };
 const LOG_SCALE_FROM = 50; // ratio of the highest to the lowest value
 
 const isDrawn = (measure, axis) => data.methods.some(({ curves }) => curves[measure.name]?.[axis]);
@@ -30,7 +31,7 @@ function curveTraces({ measure, axis }) {
       customdata: curve.rounds.map((round, point) => [round, low[point], high[point]]),
       hovertemplate: axis === "rounds"
         ? `%{y:${number}}${range}`
-        : `%{y:${number}} after %{x:.4~r} s, round %{customdata[0]}`,
+        : `%{y:${number}} after %{x:.4~r} ${UNITS[axis]}, round %{customdata[0]}`,
     };
     return [band, mean];
   });

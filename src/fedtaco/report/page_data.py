@@ -7,7 +7,14 @@ from typing import Any
 from fedtaco.records import QUANTITIES, RunFolder
 from fedtaco.records.formatting import pluralize
 from fedtaco.records.swings import swings
-from fedtaco.report.charts import build_client_map, build_curves, build_partitions, is_timed, measures_of
+from fedtaco.report.charts import (
+    build_client_map,
+    build_curves,
+    build_partitions,
+    has_unequal_work,
+    is_timed,
+    measures_of,
+)
 from fedtaco.report.colours import ON_DARK, ON_LIGHT
 from fedtaco.report.events import build_dropped, build_expulsions, describe_stability
 from fedtaco.report.legend import explain_results
@@ -38,7 +45,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     runs = read_runs(folders, on_progress)
     methods = group_by_method(runs)
     ordered = [(index, method, run) for index, method in enumerate(methods) for run in method.runs]
-    settings = [run.settings for run in runs]
+    settings, is_unequal = [run.settings for run in runs], any(map(has_unequal_work, runs))
     varied = varying_settings(settings)
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
@@ -54,7 +61,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "partition": common.get("partition"),
         "colours": {"light": ON_LIGHT, "dark": ON_DARK},
         "measures": [dataclasses.asdict(measure) for measure in measures_of(runs)],
-        "methods": [{"name": method.name, "curves": build_curves(method)} for method in methods],
+        "methods": [{"name": method.name, "curves": build_curves(method, is_unequal)} for method in methods],
         "timed": any(is_timed(method) for method in methods),
         "results": results,
         "tables": {suffix: format_table(table, name) for suffix, name in (("csv", "csv"), ("tex", "latex"))},

@@ -5,6 +5,7 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.lr_schedule import parse_schedule
+from fedtaco.unequal_work import parse_local_work
 
 MAX_SAMPLES_PER_ROUND = 50_000_000
 """Maximum number of samples that a client trains on in a round, repeated ones included."""
@@ -14,6 +15,8 @@ def check_combinations(values: Mapping[str, Any]) -> None:
     """Raise InvalidInput if settings, each of which is valid, are not valid together."""
     samples = (values.get("local_steps") or 1) * (values.get("batch_size") or 1)
     check_samples_per_round(samples, "local_steps times batch_size")
+    if "local_work" in values:
+        parse_local_work(values["local_work"])
     if "optimizer" in values:
         _check_optimizer(values)
 

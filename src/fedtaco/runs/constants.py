@@ -1,4 +1,4 @@
-"""The optimizer and the constants of a run, from its settings."""
+"""The optimizer, the work of clients and the constants of a run, from its settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from fedtaco.local_optimizer import OPTIMIZERS, LocalOptimizer
 from fedtaco.lr_schedule import parse_schedule
 from fedtaco.methods import Constants
+from fedtaco.unequal_work import ClientWork, parse_local_work
 
 
 def make_optimizer(settings: Mapping[str, Any]) -> LocalOptimizer:
@@ -14,6 +15,11 @@ def make_optimizer(settings: Mapping[str, Any]) -> LocalOptimizer:
     if settings["optimizer"] == "sgd":
         options |= {name: settings[name] for name in ("momentum", "nesterov")}
     return OPTIMIZERS[settings["optimizer"]](**options)
+
+
+def make_client_work(settings: Mapping[str, Any]) -> ClientWork:
+    """Return the work of simulated clients that checked settings describe."""
+    return ClientWork(parse_local_work(settings["local_work"]), settings["client_dropout"], settings["deadline"])
 
 
 def make_constants(settings: Mapping[str, Any], *, clients: int, rounds: int, local_steps: int) -> Constants:

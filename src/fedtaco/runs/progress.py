@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from fedtaco.printable import printable
-from fedtaco.records import RoundRecord
+from fedtaco.records import MISSED_DEADLINE, NO_ANSWER, RoundRecord
 from fedtaco.runs.callbacks import Callback, Run
 
 MAX_LINE = 10_000
@@ -101,9 +101,17 @@ class ProgressBar(Callback):
 
 
 def _events(record: RoundRecord) -> Iterator[str]:
-    """Describe dropped uploads and expelled clients of a round; clients with the same reason are listed together."""
+    """Describe dropped uploads and expelled clients of a round; clients with the same reason are listed together.
+
+    Clients that do not answer because the settings say so are not worth a line, unless they are all clients.
+    """
     gathered: dict[tuple[str, str], list[int]] = {}
+    expected = (NO_ANSWER, MISSED_DEADLINE)
+    if record.dropped and len(record.dropped) == record.cohort and set(record.dropped.values()) <= set(expected):
+        yield "no client answered in time, so the model stays as it was"
     for client, reason in record.dropped.items():
+        if reason in expected:
+            continue
         gathered.setdefault(("dropped", reason), []).append(client)
     for decision in record.decisions:
         if decision.action == "expelled":

@@ -112,6 +112,14 @@ class SharedSettings(TypedDict, total=False):
             on_wire=True,
         ),
     ]
+    local_work: Annotated[
+        str,
+        setting(
+            "full",
+            "Share of its local steps that each client takes: full, uniform:0.3,1.0 (drawn once for each client) or "
+            "uniform:0.3,1.0,round (drawn anew in each round).",
+        ),
+    ]
     personal: Annotated[
         str | Sequence[str] | None,
         setting(
@@ -137,6 +145,23 @@ class TrainSettings(SharedSettings, total=False):
         setting("uniform", "Weights of uploads: uniform, or samples (by client size).", choices=("uniform", "samples")),
     ]
     participation: Annotated[float, setting(1.0, "Fraction of clients in each round.", low=0, open_low=True, high=1)]
+    client_dropout: Annotated[
+        float,
+        setting(
+            0.0, "Probability that a client of a round does not answer, drawn by seed.", low=0, high=1, open_high=True
+        ),
+    ]
+    deadline: Annotated[
+        float | None,
+        setting(
+            None,
+            "Simulated time after which a round ends without the slower clients, in units of K steps at speed 1; the "
+            "speeds of clients, from 1/2 to 2, are drawn by seed.",
+            low=0,
+            open_low=True,
+            high=1e6,
+        ),
+    ]
     engine: Annotated[
         str,
         setting(

@@ -28,6 +28,7 @@ from fedtaco.testing.small_federation import (
     run_rounds,
     skewed_clients,
 )
+from fedtaco.unequal_work import ClientWork
 
 
 def check_method(method: Method) -> None:
@@ -149,6 +150,24 @@ def absent_clients_keep_their_memory(method: Method) -> None:
     assert set(state.memories) <= participants, f"{method.name}: a client that never took part has a memory"
 
 
+def clients_may_not_answer(method: Method) -> None:
+    """The memory of a client that does not answer stays as it was; if nobody answers, nothing changes."""
+    simulator = make_simulator(method, work=ClientWork(dropout=0.7), seed=5)
+    state: RunState = simulator.initial_state()
+    answers = set()
+    for finished in simulator.rounds(state):
+        absent, after = finished.record.dropped, finished.state
+        for client, memory in state.memories.items():
+            unchanged = client not in absent or after.memories[client] is memory
+            assert unchanged, f"{method.name}: client {client} did not answer and its memory changed"
+        if len(absent) == CLIENTS:
+            assert_same(state, after, f"{method.name}: a round without answers changes the state")
+        answers.add(CLIENTS - len(absent))
+        state = after
+    assert min(answers) == 0 < max(answers), "the seed does not fit this check"
+    _finite(method, state)
+
+
 def few_clients_work(method: Method) -> None:
     """Runs with one client and with two clients work."""
     for count in (1, 2):
@@ -156,8 +175,9 @@ def few_clients_work(method: Method) -> None:
 
 
 def unequal_steps_work(method: Method) -> None:
-    """Clients may take different numbers of steps."""
-    _finite(method, final_state(method, steps=[1, 2, 3, 4, 5]))
+    """Clients may take different numbers of steps, unless the method refuses them: ``unequal_steps`` is ``None``."""
+    if method.unequal_steps is not None:
+        _finite(method, final_state(method, steps=[1, 2, 3, 4, 5]))
 
 
 def weights_sum_to_one(method: Method) -> None:
@@ -208,10 +228,11 @@ def local_optimizers_work_in_every_engine(method: Method) -> None:
     Adam is left out if the method computes several gradients per step. Worker processes run one of the two.
     """
     common: dict[str, Any] = {"weight_decay": 0.01, "clip_norm": 1.0}
+    steps = None if method.unequal_steps is None else [3, 3, 2, 2, 3]
     momentum, adam = Sgd(momentum=0.9, nesterov=True, **common), AdamW(**common)
     optimizers = (momentum,) if method.cost.gradients > 1 else (momentum, adam)
     for optimizer in optimizers:
-        options = {"optimizer": optimizer, "lr_schedule": StepDecay(every=2, decay=0.5), "steps": [3, 3, 2, 2, 3]}
+        options = {"optimizer": optimizer, "lr_schedule": StepDecay(every=2, decay=0.5), "steps": steps}
         serial = final_state(method, **options)
         _finite(method, serial)
         if can_fork() and optimizer is optimizers[-1]:
@@ -251,6 +272,7 @@ METHOD_CONTRACT: tuple[Callable[[Method], None], ...] = (
     messages_survive_the_wire,
     zero_rate_changes_nothing,
     absent_clients_keep_their_memory,
+    clients_may_not_answer,
     few_clients_work,
     unequal_steps_work,
     weights_sum_to_one,

@@ -17,6 +17,7 @@ from fedtaco.models import FlatModel, Loss
 from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.simulator import Simulator
 from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Detector
+from fedtaco.unequal_work import ClientWork
 
 CLIENTS, FEATURES, CLASSES, SAMPLES = 5, 4, 3, 12
 ROUNDS, STEPS, LOCAL_LR = 4, 3, 0.1
@@ -54,6 +55,7 @@ def make_simulator(
     participation: float = 1.0,
     weighting: str = "uniform",
     steps: Sequence[int] | None = None,
+    work: ClientWork | None = None,
     detector: Detector | None = None,
     adversaries: AdversarialClients = NO_ADVERSARIES,
 ) -> Simulator:
@@ -69,7 +71,7 @@ def make_simulator(
         Settings of local training.
     engine
         Returns the engine that runs the clients of a runner.
-    participation, weighting, steps, detector, adversaries
+    participation, weighting, steps, work, detector, adversaries
         As in :class:`~fedtaco.simulator.Simulator`.
 
     Returns
@@ -89,6 +91,7 @@ def make_simulator(
         runner,
         own[0],
         steps=steps,
+        work=work,
         participation=participation,
         weighting="samples" if weighting == "samples" else "uniform",
         detector=detector,

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
+from fedtaco.files import packaged_presets, read_packaged_preset
 
 VIEWS = ("rounds", "accuracy", "curves", "time-to-accuracy", "update-time", "round-time", "alpha", "thresholds")
 """What a table or figure can show."""
@@ -89,7 +90,7 @@ class Preset:
 
 def preset_names() -> list[str]:
     """Return the names of all presets."""
-    return sorted(path.name.removesuffix(".toml") for path in files(__name__).iterdir() if path.name.endswith(".toml"))
+    return packaged_presets(__name__)
 
 
 def load_preset(name: str) -> Preset:
@@ -107,7 +108,7 @@ def load_preset(name: str) -> Preset:
     """
     if name not in preset_names():
         raise unknown("table or figure", name, preset_names())
-    return read_preset(name, files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return read_preset(name, read_packaged_preset(__name__, name))
 
 
 def read_preset(name: str, text: str) -> Preset:

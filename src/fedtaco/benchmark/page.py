@@ -1,0 +1,204 @@
+"""The page of a benchmark, as HTML or Markdown, drawn from its record alone."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord
+from fedtaco.benchmark.tables import (
+    accuracy_table,
+    cost_table,
+    course_table,
+    describe_ranking,
+    overview_table,
+    tuning_table,
+    twins_table,
+)
+from fedtaco.benchmark.task_comparison import TaskComparison
+from fedtaco.files import replacing, writing
+from fedtaco.printable import printable
+from fedtaco.records import History, RoundRecord
+from fedtaco.records.formatting import pluralize
+from fedtaco.report.labels import figure_class
+from fedtaco.report.output_files import check_output_file
+from fedtaco.report.page import html_table
+from fedtaco.report.plots import plot_accuracy
+from fedtaco.report.table_formats import MARKDOWN, FormattedTable, format_table
+
+SUFFIXES = (".html", ".md")
+MAX_CURVES = 7
+"""Maximum number of methods in a figure."""
+MAX_SENTENCE = 2000
+"""Maximum number of characters in a sentence."""
+LEGEND = (
+    f"Accuracy is the mean over the last {LAST_ROUNDS} rounds of a run on the test set, then the mean ± standard "
+    "deviation over seeds; a run that diverged counts as 0. Runs with the same seed have the same partition, initial "
+    "weights and batches.",
+    "Differences are in percentage points, paired by seed, with Student's 95 % confidence interval; p is that of the "
+    "paired t-test, corrected by Holm's method for all differences to the reference on the task, and a difference is "
+    "called significant if that is at most 0.05. The best other method is chosen by the same runs, which favours it.",
+    "Rounds to the target are the median over seeds, in which a run that does not reach the target counts as later "
+    "than any that does. A run swings if the range of its last rounds is more than three times that of FedAvg with the "
+    "same seed; FedAvg itself, if the range exceeds three percentage points and accuracy turns at least four times.",
+    "Worst tenth: the mean accuracy over the tenth of the clients with the lowest, each by its own label distribution, "
+    "after the last round. Own output: the model that the method returns; for most methods it is the global model w.",
+)
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A part of the page."""
+
+    title: str
+    sentences: Sequence[str]
+    tables: Sequence[FormattedTable]
+    drawn: TaskComparison | None = None
+    """The methods whose curves are drawn below the sentences."""
+
+
+def write_page(record: BenchmarkRecord, out: Path) -> None:
+    """Write the page of a benchmark.
+
+    Parameters
+    ----------
+    record
+        The results.
+    out
+        File to write: a self-contained HTML page with figures (``.html``), or Markdown (``.md``).
+
+    Raises
+    ------
+    InvalidInput
+        If the file has another suffix or cannot be written, or matplotlib is missing for the figures.
+    """
+    check_page(out)
+    text = (_to_html if out.suffix == ".html" else _to_markdown)(record, list(_sections(record)))
+    with writing(out), replacing(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def check_page(out: Path) -> None:
+    """Raise InvalidInput if :func:`write_page` could not write a page to this file."""
+    check_output_file(out, SUFFIXES)
+    if out.suffix == ".html":
+        figure_class()
+
+
+def findings(record: BenchmarkRecord) -> tuple[FormattedTable, list[str]]:
+    """Return the accuracies of all methods on the primary tasks, and a sentence on each of these tasks.
+
+    All tasks count if none of them is primary.
+    """
+    compared = [TaskComparison(task, record.reference) for task in record.tasks]
+    primary = [one for one in compared if one.task.primary] or compared
+    return overview_table(record, primary), [f"{one.task.name}: {describe_ranking(one)}" for one in primary]
+
+
+def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
+    overview, sentences = findings(record)
+    yield _Section("Overview", sentences, [overview])
+    yield _Section("How it was made", [*_protocol(record), *LEGEND], [])
+    for task in sorted(record.tasks, key=lambda task: not task.primary):
+        one = TaskComparison(task, record.reference)
+        kind = "Primary task" if task.primary else "Secondary task"
+        settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in task.settings.items())
+        twins = twins_table(one, record.twins)
+        results = [accuracy_table(one), course_table(one), *([twins] if twins.rows else [])]
+        seeds = ", ".join(map(str, one.seeds))
+        yield _Section(task.name, [f"{kind}: {settings}; seeds {seeds}.", describe_ranking(one)], results, one)
+        notes = [note for entry in task.entries for note in entry.notes]
+        yield _Section(f"{task.name}: tuning", notes, [tuning_table(task.entries)])
+    yield _Section("Cost for a client", [], [cost_table(record)])
+
+
+def _protocol(record: BenchmarkRecord) -> Iterator[str]:
+    seeds = ", ".join(map(str, record.tuning_seeds))
+    yield (
+        f"Every method was tuned on each task with {pluralize(record.budget, 'setting')}, by its mean accuracy over "
+        f"the last {LAST_ROUNDS} rounds on a tenth of each client's samples, which were held out (tuning seeds: "
+        f"{seeds}). It was then evaluated with the best of them on fresh seeds, trained on all samples."
+    )
+    yield (
+        "Momentum β lets a model move 1/(1 − β) times as far. The two controls are FedAvg with its rate raised by that "
+        "factor, at the clients or at the server, from the rate of the best momentum method; they were not tuned."
+    )
+    yield f"Written by fedtaco {record.fedtaco}, preset {record.name}."
+
+
+def _to_markdown(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
+    parts = [f"# {_escape_markdown(record.title)}"]
+    for section in sections:
+        parts.append(f"## {_escape_markdown(section.title)}")
+        parts += ["\n".join(f"- {_escape_markdown(sentence)}" for sentence in section.sentences)]
+        parts += [format_table(_escape_cells(table), "markdown").rstrip() for table in section.tables]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _escape_markdown(text: str) -> str:
+    return printable(text, MAX_SENTENCE).translate(MARKDOWN)
+
+
+def _escape_cells(table: FormattedTable) -> FormattedTable:
+    """Escape all cells but those that ``format_table`` escapes itself, in the first column."""
+    rows = [[first, *(cell.translate(MARKDOWN) for cell in others)] for first, *others in table.rows]
+    return FormattedTable(table.header, rows, table.records)
+
+
+def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
+    body = []
+    for section in sections:
+        body.append(f"<section><h2>{escape(section.title)}</h2>")
+        body += [f"<p>{escape(printable(sentence, MAX_SENTENCE))}</p>" for sentence in section.sentences]
+        body += [_draw(section.drawn)] if section.drawn and section.drawn.entries else []
+        body += [
+            f'<div class="scroll" tabindex="0">{html_table(table.header, table.rows)}</div>' for table in section.tables
+        ]
+        body.append("</section>")
+    style = resources.files("fedtaco.report").joinpath("page.css").read_text(encoding="utf-8")
+    title = escape(printable(record.title))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>fedtaco: {title}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+<header><p class="kind">fedtaco benchmark</p><h1>{title}</h1></header>
+<main>
+{chr(10).join(body)}
+</main>
+</body>
+</html>
+"""
+
+
+def _draw(comparison: TaskComparison) -> str:
+    """Return the accuracy over rounds of the reference and the highest methods, as an image with a caption."""
+    shown = [name for name in comparison.ranking if name != comparison.reference][: MAX_CURVES - 1]
+    runs = {entry.name: entry.evaluation for entry in comparison.entries}
+    drawn = [name for name in (comparison.reference, *shown) if name in runs]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "curves.svg"
+        histories = {name: [_history(run.accuracy) for run in runs[name]] for name in drawn}
+        plot_accuracy(histories, path, comparison.task.target)
+        source = b64encode(path.read_bytes()).decode()
+    return (
+        f'<img alt="Test accuracy over rounds of {escape(printable(", ".join(drawn)))}" '
+        f'src="data:image/svg+xml;base64,{source}">\n'
+        f'<p class="note">{escape(comparison.reference)} and the {MAX_CURVES - 1} methods with the highest accuracy. '
+        "Line: mean over seeds. Band: from the lowest to the highest seed.</p>"
+    )
+
+
+def _history(accuracies: Sequence[float]) -> History:
+    return History([RoundRecord(number, accuracy, None, None, 0.0) for number, accuracy in enumerate(accuracies, 1)])

@@ -1,0 +1,190 @@
+"""Plan the runs of a benchmark: what is tuned, which controls follow from it, and what is evaluated."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedtaco.benchmark.presets import PER_STEP, Preset, Task, TunedMethodPlan
+from fedtaco.errors import InvalidInput
+from fedtaco.experiment.comparison import plan_comparison
+from fedtaco.experiment.config import resolve_config
+from fedtaco.experiment.config_file import NAMES_CODE
+from fedtaco.experiment.sweep import Trial, TunedMethod, plan_sweep
+from fedtaco.methods import METHODS
+from fedtaco.runs.constants import make_optimizer
+from fedtaco.runs.settings import SWEEP_VALIDATION, ExperimentConfig
+from fedtaco.server import cohort_size
+
+LOCAL_CONTROL, SERVER_CONTROL = "fedavg (local rate η/(1−β))", "fedavg (server rate η/(1−β))"
+"""Names of the controls for the effective rate."""
+CONTROL_FOLDERS = {LOCAL_CONTROL: "control-local", SERVER_CONTROL: "control-server"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method with the settings at which it is evaluated; a control has a name of its own."""
+
+    name: str
+    method: str
+    settings: Mapping[str, float | str]
+    """The local rate and the parameters that were tuned or, of a control, derived; empty if all runs diverged."""
+    notes: Sequence[str] = field(default_factory=list)
+    """Sentences on how the settings were chosen."""
+
+    def configs(self, task: Task) -> list[ExperimentConfig]:
+        """Return the configuration of each seed of the evaluation, in which nothing is held out.
+
+        There are none for a method whose runs all diverged when it was tuned.
+        """
+        if not self.settings:
+            return []
+        parameters = {name: value for name, value in self.settings.items() if "." in name}
+        rates = {name: value for name, value in self.settings.items() if "." not in name}
+        return plan_comparison([self.method], task.seeds, parameters=parameters, **{**task.settings, **rates})
+
+    def folder(self, seed: int) -> Path:
+        """Return the folder of a run, relative to that of the evaluation."""
+        return Path(f"{CONTROL_FOLDERS.get(self.name, self.name)}-seed{seed}")
+
+
+def refuse_code(preset: Preset, named: Sequence[str]) -> None:
+    """Raise InvalidInput if a preset names code of a task, or of a method that is not among those ``named``.
+
+    Running a stranger's preset then never runs a stranger's code.
+    """
+    for one in preset.methods:
+        if NAMES_CODE["method"](one.method) and one.method not in named:
+            raise InvalidInput(
+                f"{preset.name} names code, {one.method}, which is only imported if you name it too: list the methods "
+                "to compare (methods)."
+            )
+    for task in preset.tasks:
+        for name, value in task.settings.items():
+            if name in NAMES_CODE and isinstance(value, str) and NAMES_CODE[name](value):
+                raise InvalidInput(f"The task {task.name} has {name} '{value}', which is code; name one of fedtaco's.")
+
+
+def task_config(task: Task) -> ExperimentConfig:
+    """Return the settings of a task, with defaults, as FedAvg has them."""
+    return resolve_config(method="fedavg", **task.settings)
+
+
+def plan_tuning(preset: Preset, task: Task) -> list[Trial]:
+    """Return the trials of all methods on a task, in which a tenth of each client's samples is held out.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting of the task, or a parameter in a grid, is not valid.
+    """
+    config = task_config(task)
+    return [
+        trial
+        for one in preset.methods
+        for trial in plan_sweep(
+            [one.method],
+            _grid(one, config),
+            preset.tuning_seeds,
+            **{**task.settings, "validation": SWEEP_VALIDATION},
+        )
+    ]
+
+
+def _grid(one: TunedMethodPlan, config: ExperimentConfig) -> dict[str, list[float | str]]:
+    rates: list[float | str] = [_round(rate * config["local_lr"]) for rate in one.rates]
+    steps = config["local_steps"]
+    return {"local_lr": rates, **{name: [_value(given, steps) for given in own] for name, own in one.grid.items()}}
+
+
+def _value(given: float | str, local_steps: int) -> float | str:
+    """Return a value of a grid, in which ``"0.5/K"`` is divided by the number of local steps.
+
+    >>> _value("0.5/K", 100), _value("0.5", 100), _value(0.5, 100)
+    (0.005, '0.5', 0.5)
+    """
+    if not isinstance(given, str) or not given.endswith(PER_STEP):
+        return given
+    try:
+        return _round(float(given.removesuffix(PER_STEP)) / local_steps)
+    except ValueError:
+        raise InvalidInput(f"A grid contains '{given}'; write a number before {PER_STEP}.") from None
+
+
+def _round(number: float) -> float:
+    """Return a number with six digits, so that 0.1 times 3 is 0.3 in names of folders and tables."""
+    return float(f"{number:.6g}")
+
+
+def choose_settings(tuned: TunedMethod, method: str) -> Choice:
+    """Return a method with the setting that has the highest score."""
+    if not tuned.best:
+        return Choice(tuned.method, method, {}, tuned.notes)
+    notes = list(tuned.notes)
+    if len(tuned.best) > 1:
+        notes.append(f"{len(tuned.best)} settings of {tuned.method} are tied; the one with the lowest values is used.")
+    return Choice(tuned.method, method, tuned.best[0].point, notes)
+
+
+def plan_controls(preset: Preset, task: Task, tuned: Sequence[TunedMethod]) -> list[Choice]:
+    """Return FedAvg at the effective rate of the momentum method with the highest score, locally and at the server.
+
+    Momentum β lets the weights move 1/(1 - β) times as far in the end. FedAvg with a rate of η/(1 - β), where η and β
+    are those of the best momentum method, shows what such steps do without momentum.
+
+    Parameters
+    ----------
+    preset, task
+        What is compared.
+    tuned
+        The trials of each method of the preset, in its order.
+
+    Returns
+    -------
+    list of Choice
+        The two controls; none if no momentum method was tuned.
+    """
+    with_momentum = [
+        (results.best[0], one.momentum, results.method)
+        for one, results in zip(preset.methods, tuned, strict=True)
+        if one.momentum is not None and results.best
+    ]
+    if not with_momentum:
+        return []
+    best, momentum, name = max(with_momentum, key=lambda candidate: candidate[0].validation_accuracy)
+    rate, beta = float(best.point["local_lr"]), float(best.point[momentum])
+    config = task_config(task)
+    steps = make_optimizer(config).effective_steps(config["local_steps"])
+    note = f"The controls use η = {rate:g} and β = {beta:g} of {name}."
+    return [
+        Choice(LOCAL_CONTROL, "fedavg", {"local_lr": _round(rate / (1 - beta))}, [note]),
+        Choice(SERVER_CONTROL, "fedavg", {"local_lr": rate, "server_lr": _round(steps * rate / (1 - beta))}),
+    ]
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much a task of a benchmark takes."""
+
+    task: str
+    tuning_runs: int
+    evaluation_runs: int
+    client_steps: int
+    """Gradients that clients compute in all runs together."""
+
+
+def estimate_work(preset: Preset, task: Task) -> Work:
+    """Return how many runs a task needs, and how many gradients: local steps times clients times rounds."""
+    configs = [(trial.method, config) for trial in plan_tuning(preset, task) for config in trial.configs]
+    control = task_config(task)
+    controls = len(CONTROL_FOLDERS) if any(one.momentum for one in preset.methods) else 0
+    evaluated = [one.method for one in preset.methods] + controls * ["fedavg"]
+    configs_evaluated = [(method, control) for method in evaluated for _ in task.seeds]
+    steps = sum(_client_steps(method, config) for method, config in configs + configs_evaluated)
+    return Work(task.name, len(configs), len(configs_evaluated), steps)
+
+
+def _client_steps(method: str, config: Mapping[str, Any]) -> int:
+    cohort = cohort_size(config["participation"], config["clients"])
+    gradients: int = METHODS.find(method).cost.gradients
+    return gradients * int(config["rounds"]) * int(config["local_steps"]) * cohort

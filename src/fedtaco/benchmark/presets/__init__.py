@@ -1,0 +1,228 @@
+"""Presets of benchmarks: one TOML file says which methods are compared on which tasks, and how they are tuned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from fedtaco.errors import InvalidInput, unknown
+from fedtaco.files import packaged_presets, read_packaged_preset, reading
+from fedtaco.records.documents import parse_toml, read_bounded
+from fedtaco.records.schema import read_as
+
+PER_STEP = "/K"
+"""Ending of a value in a grid that is divided by the number of local steps, as in ``"0.5/K"``."""
+NOT_IN_TASKS = ("method", "parameters", "seed", "validation", "local_epochs", "eval_every")
+"""Settings that the protocol determines, or that it needs to be otherwise."""
+GridValues = list[float | str]
+
+
+class _MethodEntry(TypedDict):
+    rates: NotRequired[list[float]]
+    grid: NotRequired[dict[str, GridValues]]
+    momentum: NotRequired[str]
+
+
+class _PresetEntries(TypedDict):
+    title: str
+    reference: str
+    budget: int
+    rates: list[float]
+    tuning_seeds: list[int]
+    seeds: list[int]
+    twins: NotRequired[list[list[str]]]
+    methods: dict[str, _MethodEntry]
+    tasks: list[dict[str, str | float | bool | list[int]]]
+
+
+@dataclass(frozen=True)
+class TunedMethodPlan:
+    """A method and what is tried for it."""
+
+    method: str
+    """Its name, or ``package.module:Class``."""
+    rates: Sequence[float]
+    """Local learning rates to try, as multiples of the base rate of a task."""
+    grid: Mapping[str, GridValues] = field(default_factory=dict)
+    """Values to try for its parameters."""
+    momentum: str | None = None
+    """The parameter that is its momentum β, if it takes steps that are 1/(1 - β) times as long."""
+
+    @property
+    def settings(self) -> int:
+        """Number of different settings to try."""
+        return math.prod(len(set(values)) for values in (self.rates, *self.grid.values()))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Data, model and lengths of training on which methods are compared."""
+
+    name: str
+    primary: bool
+    """Whether conclusions are drawn from this task; it is decided before anything is tuned."""
+    seeds: Sequence[int]
+    """Seeds of the evaluation."""
+    settings: Mapping[str, Any]
+    """Settings of its runs; ``local_lr`` is the base rate."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a benchmark compares.
+
+    Raises
+    ------
+    InvalidInput
+        If seeds of the evaluation were tuned on, methods are not tuned with equal budgets, or something is missing.
+    """
+
+    name: str
+    title: str
+    reference: str
+    """Method to which the others are compared."""
+    budget: int
+    """Number of settings that are tried for every method."""
+    tuning_seeds: Sequence[int]
+    methods: Sequence[TunedMethodPlan]
+    tasks: Sequence[Task]
+    twins: Sequence[Sequence[str]] = ()
+    """Pairs of a tailored method and the method with the mean coefficient for all clients."""
+
+    def __post_init__(self) -> None:
+        names, tasks = [one.method for one in self.methods], [task.name for task in self.tasks]
+        if repeated := sorted({name for name in tasks if tasks.count(name) > 1}):
+            raise InvalidInput(f"tasks names {', '.join(repeated)} more than once; give each task its own name.")
+        if self.reference not in names:
+            raise InvalidInput(f"The reference is {self.reference}, which is not among the methods; add it to them.")
+        for pair in self.twins:
+            if len(pair) != 2 or not set(pair) <= set(names):
+                raise InvalidInput(f"twins contains {', '.join(pair)}; each entry must be a pair of the methods.")
+        for one in self.methods:
+            _check_grid(one, self.budget)
+        for task in self.tasks:
+            _check_task(task, self.tuning_seeds)
+
+    def select(self, tasks: Sequence[str], methods: Sequence[str]) -> Preset:
+        """Return the preset with only these tasks and methods; an empty list selects all.
+
+        Raises
+        ------
+        InvalidInput
+            If the preset lacks one of them, or the reference is left out.
+        """
+        for kind, chosen, known in (
+            ("task", tasks, [task.name for task in self.tasks]),
+            ("method", methods, [one.method for one in self.methods]),
+        ):
+            for name in set(chosen) - set(known):
+                raise unknown(f"{kind} in {self.name}", name, known)
+        return replace(
+            self,
+            tasks=[task for task in self.tasks if not tasks or task.name in tasks],
+            methods=[one for one in self.methods if not methods or one.method in methods],
+            twins=[pair for pair in self.twins if not methods or set(pair) <= set(methods)],
+        )
+
+
+def preset_names() -> list[str]:
+    """Return the names of the presets that come with fedtaco."""
+    return packaged_presets(__name__)
+
+
+def load_preset(name: str) -> Preset:
+    """Return a preset by name, or read one from a TOML file. Nothing that it names is imported.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such preset or file, or it is not valid.
+
+    Examples
+    --------
+    >>> [one.method for one in load_preset("benchmark-smoke").methods]
+    ['fedavg', 'fedacg', 'taco']
+    """
+    if name.endswith(".toml"):
+        path = Path(name)
+        with reading(path):
+            return read_preset(path.stem, read_bounded(path))
+    if name not in preset_names():
+        raise unknown("benchmark", name, [*preset_names(), "PATH.toml"])
+    return read_preset(name, read_packaged_preset(__name__, name))
+
+
+def read_preset(name: str, text: str) -> Preset:
+    """Return the preset that the text of a file describes.
+
+    Raises
+    ------
+    InvalidInput
+        If the preset contradicts the protocol.
+    ValueError
+        If an entry is missing or of another type.
+    """
+    entries = read_as(_PresetEntries, parse_toml(text))
+    for entry in entries.keys() - _PresetEntries.__annotations__.keys():
+        raise unknown("entry of a preset", entry, _PresetEntries.__annotations__)
+    tasks = [_read_task(one, entries["seeds"]) for one in entries["tasks"]]
+    if not any(task.primary for task in tasks):
+        raise InvalidInput("No task is primary; mark those that conclusions are drawn from with primary = true.")
+    return Preset(
+        name=name,
+        title=entries["title"],
+        reference=entries["reference"],
+        budget=entries["budget"],
+        tuning_seeds=entries["tuning_seeds"],
+        methods=[_read_method(method, one, entries["rates"]) for method, one in entries["methods"].items()],
+        tasks=tasks,
+        twins=entries.get("twins", []),
+    )
+
+
+def _read_method(method: str, entry: _MethodEntry, rates: Sequence[float]) -> TunedMethodPlan:
+    for name in entry.keys() - _MethodEntry.__annotations__.keys():
+        raise unknown(f"entry of methods.{method}", name, _MethodEntry.__annotations__)
+    return TunedMethodPlan(method, entry.get("rates", rates), entry.get("grid", {}), entry.get("momentum"))
+
+
+def _read_task(entry: Mapping[str, Any], seeds: Sequence[int]) -> Task:
+    if not isinstance(entry.get("name"), str):
+        raise ValueError("a task has no name")
+    settings = {name: value for name, value in entry.items() if name not in ("name", "primary", "seeds")}
+    return Task(entry["name"], entry.get("primary") is True, entry.get("seeds", seeds), settings)
+
+
+def _check_grid(one: TunedMethodPlan, budget: int) -> None:
+    if one.settings != budget:
+        raise InvalidInput(
+            f"{one.method} has {one.settings} settings to try and budget is {budget}; every method must have that "
+            "many, for instance by a finer grid of rates."
+        )
+    if one.momentum is None:
+        return
+    values = one.grid.get(one.momentum, [])
+    if not values or not all(isinstance(value, int | float) and 0 <= value < 1 for value in values):
+        raise InvalidInput(
+            f"The momentum of {one.method} is {one.momentum}; its grid must give it numbers of at least 0 and below 1."
+        )
+
+
+def _check_task(task: Task, tuning_seeds: Sequence[int]) -> None:
+    if "," in task.name:
+        raise InvalidInput(f"A task is named '{task.name}'; name it without commas, which separate names.")
+    for name in NOT_IN_TASKS:
+        if name in task.settings:
+            raise InvalidInput(f"The task {task.name} sets {name}, which the protocol determines; remove it.")
+    used_twice = sorted(set(task.seeds) & set(tuning_seeds))
+    if used_twice:
+        raise InvalidInput(
+            f"The task {task.name} is evaluated with seeds that it is tuned on ({', '.join(map(str, used_twice))}); "
+            "evaluate with fresh ones."
+        )
+    for kind, seeds in (("seeds", task.seeds), ("tuning_seeds", tuning_seeds)):
+        if not seeds or len(set(seeds)) < len(seeds):
+            raise InvalidInput(f"{kind} of the task {task.name} is {list(seeds)}; name each seed once, at least one.")

@@ -1,0 +1,170 @@
+"""The record of a benchmark: all that its page shows, in one small JSON file, without the run folders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+from fedtaco.errors import InvalidInput
+from fedtaco.files import reading, replacing, writing
+from fedtaco.methods.cost import Cost
+from fedtaco.parameters import Domain
+from fedtaco.records.documents import STRICT_JSON, read_bounded
+from fedtaco.records.schema import read_as
+
+FORMAT = 1
+"""Version of the file."""
+DIGITS = 4
+"""Digits of the accuracies in the file."""
+RUN_DEPTH = 6
+"""How deeply a run is nested in the file: tasks, one of them, its entries, one of them, its runs, one of them."""
+LAST_ROUNDS = 10
+"""Number of rounds at the end of a run that its figures are of."""
+SWING_FACTOR = 3
+"""A run swings if its range exceeds this many times that of FedAvg with the same seed."""
+SWING_RANGE, SWING_TURNS = 0.03, 4
+"""Without FedAvg, a run swings if its range exceeds the first, and accuracy turns at least this many times."""
+Accuracy = Annotated[float, Domain("an accuracy", low=0, high=1)]
+Values = dict[str, float | str]
+"""Values of settings and parameters, by name."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run."""
+
+    seed: int
+    settings: Values
+    """What distinguishes it from other runs of its method: what was tuned, or derived."""
+    accuracy: list[Accuracy]
+    """After each round: of the global model w on the test set or, in tuning, on held-out samples."""
+    validation_score: Accuracy | None
+    """Mean accuracy on held-out samples over the last ten rounds; ``None`` in the evaluation and if it diverged."""
+    output_accuracy: Accuracy | None
+    """At the end, of the model that the method returns on the test set; ``None`` if that is w."""
+    worst_tenth_accuracy: Accuracy | None
+    stopped: str | None
+    """Why the run stopped early, for instance because it diverged."""
+
+    @property
+    def last_accuracies(self) -> list[float]:
+        """The accuracies of the last ten rounds; empty if the run diverged."""
+        return [] if self.stopped else self.accuracy[-LAST_ROUNDS:]
+
+    @property
+    def late_accuracy(self) -> float:
+        """Mean accuracy of the last ten rounds, the primary figure; 0 if the run diverged."""
+        return fmean(self.last_accuracies) if self.last_accuracies else 0.0
+
+    @property
+    def late_range(self) -> float | None:
+        """Difference between the highest and the lowest accuracy of the last ten rounds; ``None`` if it diverged."""
+        last = self.last_accuracies
+        return max(last) - min(last) if last else None
+
+    def rounds_to(self, target: float) -> int | None:
+        """Return the first round with an accuracy of at least ``target``; ``None`` if none, or if the run diverged."""
+        reached = (number for number, accuracy in enumerate(self.accuracy, 1) if accuracy >= target)
+        return None if self.stopped else next(reached, None)
+
+    def swings(self, partner: RunRecord | None) -> bool:
+        """Return whether accuracy swings in the last ten rounds.
+
+        Parameters
+        ----------
+        partner
+            FedAvg with the same seed; ``None`` if there is none, or it diverged. Then accuracy must vary by more than
+            three percentage points and change its direction at least four times.
+        """
+        own = self.late_range
+        other = None if partner is None else partner.late_range
+        if own is None:
+            return False
+        if other is not None:
+            return round(own - SWING_FACTOR * other, DIGITS) > 0
+        last = self.last_accuracies
+        changes = [after - before for before, after in pairwise(last)]
+        turns = sum(one * other < 0 for one, other in pairwise(changes))
+        return round(own - SWING_RANGE, DIGITS) > 0 and turns >= SWING_TURNS
+
+
+@dataclass(frozen=True)
+class EntryRecord:
+    """A method or a control on one task."""
+
+    name: str
+    method: str
+    settings: Values
+    """The settings that were chosen; empty if all of them diverged, and nothing was evaluated."""
+    notes: list[str]
+    tuning: list[RunRecord]
+    """Empty for a control."""
+    evaluation: list[RunRecord]
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """All results on one task."""
+
+    name: str
+    primary: bool
+    target: Accuracy
+    settings: dict[str, float | str | bool]
+    entries: list[EntryRecord]
+
+
+@dataclass(frozen=True)
+class BenchmarkRecord:
+    """All results of a benchmark."""
+
+    format: int
+    fedtaco: str
+    """The version of fedtaco."""
+    name: str
+    title: str
+    reference: str
+    budget: int
+    tuning_seeds: list[int]
+    twins: list[list[str]]
+    costs: dict[str, Cost]
+    """What each method costs a client."""
+    tasks: list[TaskRecord]
+
+
+def write_record(record: BenchmarkRecord, path: Path) -> None:
+    """Write a record as JSON; an existing file is replaced once the new one is complete."""
+    with writing(path), replacing(path) as temporary:
+        temporary.write_text(_format(asdict(record)) + "\n", encoding="utf-8")
+
+
+def read_record(path: Path) -> BenchmarkRecord:
+    """Read a record. Nothing that it names is imported.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, is damaged, or was written by another version of fedtaco.
+    """
+    with reading(path):
+        content = STRICT_JSON.decode(read_bounded(path))
+        if isinstance(content, dict) and content.get("format", FORMAT) != FORMAT:
+            raise InvalidInput(
+                f"{path} has the format {content['format']}, not {FORMAT}; read it with the version of fedtaco that "
+                "wrote it."
+            )
+        return read_as(BenchmarkRecord, content)
+
+
+def _format(value: Any, depth: int = 0) -> str:
+    """Return JSON in which a line is not longer than a run."""
+    if depth < RUN_DEPTH and isinstance(value, dict):
+        ends, parts = "{}", [f"{json.dumps(name)}: {_format(one, depth + 1)}" for name, one in value.items()]
+    elif depth < RUN_DEPTH and isinstance(value, list):
+        ends, parts = "[]", [_format(one, depth + 1) for one in value]
+    else:
+        return json.dumps(value, allow_nan=False)
+    return "\n".join([ends[0], ",\n".join(parts), ends[1]]) if parts else ends

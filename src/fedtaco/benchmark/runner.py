@@ -1,0 +1,156 @@
+"""Run a benchmark: tune each method on each task, then evaluate all of them, and the controls, on fresh seeds."""
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import zip_longest
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fedtaco.benchmark.plan import choose_settings, plan_controls, plan_tuning, task_config
+from fedtaco.benchmark.presets import Preset, Task
+from fedtaco.benchmark.record import (
+    DIGITS,
+    FORMAT,
+    LAST_ROUNDS,
+    BenchmarkRecord,
+    EntryRecord,
+    RunRecord,
+    TaskRecord,
+    write_record,
+)
+from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
+from fedtaco.experiment.sweep import TunedMethod, run_sweep
+from fedtaco.files import writing_run
+from fedtaco.methods import METHODS
+from fedtaco.records import History, RunFolder
+from fedtaco.runs.callbacks import Callback, following
+from fedtaco.runs.settings import RunOptions
+from fedtaco.version import __version__
+
+RECORD = "benchmark.json"
+"""Name of the file with the results."""
+OnStage = Callable[[str, int], None]
+"""Called with what begins, such as "tuning on adult", and its number of runs."""
+
+
+def run_benchmark(
+    preset: Preset,
+    out: Path,
+    options: RunOptions,
+    callback: Callback,
+    on_stage: OnStage = lambda *_: None,
+) -> BenchmarkRecord:
+    """Tune and evaluate all methods of a preset.
+
+    Parameters
+    ----------
+    preset
+        What to compare.
+    out
+        Folder for the run folders and for ``benchmark.json``, which is written after every task.
+    options
+        How to run; with ``resume``, runs that have ended are not repeated.
+    callback
+        Called as runs proceed.
+    on_stage
+        Called before each task is tuned, and before it is evaluated.
+
+    Returns
+    -------
+    BenchmarkRecord
+        The results.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting is not valid, or a folder cannot be used.
+    """
+    require_folder_for_runs(out)
+    for task in preset.tasks:
+        plan_tuning(preset, task)  # raises InvalidInput for any task before the first is run
+    record = _empty_record(preset)
+    for task in preset.tasks:
+        folder = out / re.sub(r"[^\w.:+-]+", "-", task.name)
+        record.tasks.append(_run_task(preset, task, folder, options, callback, on_stage))
+        with writing_run(out):
+            write_record(record, out / RECORD)
+    return record
+
+
+def _empty_record(preset: Preset) -> BenchmarkRecord:
+    methods = {METHODS.find(one.method) for one in preset.methods}
+    return BenchmarkRecord(
+        format=FORMAT,
+        fedtaco=__version__,
+        name=preset.name,
+        title=preset.title,
+        reference=METHODS.find(preset.reference).name,
+        budget=preset.budget,
+        tuning_seeds=list(preset.tuning_seeds),
+        twins=[[METHODS.find(method).name for method in pair] for pair in preset.twins],
+        costs={method.name: method.cost for method in sorted(methods, key=lambda method: method.name)},
+        tasks=[],
+    )
+
+
+def _run_task(
+    preset: Preset, task: Task, folder: Path, options: RunOptions, callback: Callback, on_stage: OnStage
+) -> TaskRecord:
+    trials = plan_tuning(preset, task)
+    configs = [config for trial in trials for config in trial.configs]
+    on_stage(f"Tuning on {task.name}", len(configs))
+    with following(callback, configs):
+        tuned = run_sweep(trials, folder / "tuning", options, callback, score=late_validation_accuracy)
+    choices = [choose_settings(one, plan.method) for one, plan in zip(tuned, preset.methods, strict=True)]
+    choices += plan_controls(preset, task, tuned)
+    runs = [
+        (config, folder / "evaluation" / one.folder(config["seed"])) for one in choices for config in one.configs(task)
+    ]
+    on_stage(f"Evaluating on {task.name}", len(runs))
+    with following(callback, [config for config, _ in runs]):
+        summaries = iter(run_all(runs, options, callback))
+    entries = [
+        EntryRecord(
+            name=choice.name,
+            method=METHODS.find(choice.method).name,
+            settings=dict(choice.settings),
+            notes=list(choice.notes),
+            tuning=[] if one is None else _tuning_records(one),
+            evaluation=[_run_record(next(summaries), choice.settings) for _ in choice.configs(task)],
+        )
+        for choice, one in zip_longest(choices, tuned)
+    ]
+    config: Mapping[str, Any] = task_config(task)
+    settings = {name: config[name] for name in ("dataset", "model", "partition", "clients", "participation", "rounds")}
+    settings |= {name: config[name] for name in ("local_steps", "local_lr", "batch_size", *task.settings)}
+    return TaskRecord(task.name, task.primary, config["target"], settings, entries)
+
+
+def _tuning_records(tuned: TunedMethod) -> list[RunRecord]:
+    return [_run_record(run, trial.point, is_tuning=True) for trial in tuned.trials for run in trial.summaries]
+
+
+def _run_record(summary: Mapping[str, Any], settings: Mapping[str, float | str], is_tuning: bool = False) -> RunRecord:
+    measured = "validation_accuracy" if is_tuning else "accuracy"
+    history = History(RunFolder(summary["folder"]).rounds())
+    return RunRecord(
+        seed=summary["seed"],
+        settings=dict(settings),
+        accuracy=[round(value, DIGITS) for value in history.column(measured) if value is not None],
+        validation_score=late_validation_accuracy(summary) if is_tuning and not summary["stopped"] else None,
+        output_accuracy=_rounded(summary["output_accuracy"]),
+        worst_tenth_accuracy=_rounded(summary["worst_tenth_accuracy"]),
+        stopped=summary["stopped"],
+    )
+
+
+def _rounded(accuracy: float | None) -> float | None:
+    return None if accuracy is None else round(accuracy, DIGITS)
+
+
+def late_validation_accuracy(summary: Mapping[str, Any]) -> float | None:
+    """Return the mean accuracy on held-out samples over the last ten rounds of a run, given its summary."""
+    accuracies = [record.validation_accuracy for record in RunFolder(summary["folder"]).rounds()[-LAST_ROUNDS:]]
+    known = [accuracy for accuracy in accuracies if accuracy is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,164 @@
+"""The tables of a benchmark's page."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, median, stdev
+
+from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, EntryRecord
+from fedtaco.benchmark.task_comparison import TaskComparison
+from fedtaco.printable import printable
+from fedtaco.records.formatting import format_mean, format_target, pluralize
+from fedtaco.report.table_formats import FormattedTable
+
+MISSING = "–"
+SIGNIFICANT = 0.05
+"""A difference is significant if its corrected p-value is at most this."""
+LATE = f"last {LAST_ROUNDS} rounds"
+
+
+def overview_table(record: BenchmarkRecord, comparisons: Sequence[TaskComparison]) -> FormattedTable:
+    """Return the mean accuracy of the last ten rounds, with one row per method and one column per task."""
+    names = dict.fromkeys(entry.name for task in record.tasks for entry in task.entries)
+    rows = [
+        [name, *(_percent(comparison.accuracies.get(name, {}).values()) for comparison in comparisons)]
+        for name in names
+    ]
+    return _table(["method", *(f"{one.task.name}, %" for one in comparisons)], rows)
+
+
+def accuracy_table(comparison: TaskComparison) -> FormattedTable:
+    """Return how accurate each method is on a task, and how it differs from the reference and the best other."""
+    header = ["method", f"{LATE}, %", f"difference to {comparison.reference}", "p", "difference to the best other"]
+    header += ["worst tenth, %", "last round, w, %", "last round, own output, %"]
+    return _table(header, [_accuracy_row(comparison, entry) for entry in comparison.entries])
+
+
+def _accuracy_row(comparison: TaskComparison, entry: EntryRecord) -> list[str]:
+    name, finished = entry.name, [run for run in entry.evaluation if not run.stopped]
+    p_value, best = comparison.p_values(comparison.reference).get(name), comparison.best_other(name)
+    to_reference = comparison.difference(name, comparison.reference) if name != comparison.reference else None
+    to_best = comparison.difference(name, best)
+    last = [run.accuracy[-1] for run in finished]
+    outputs = [run.accuracy[-1] if run.output_accuracy is None else run.output_accuracy for run in finished]
+    worst = [run.worst_tenth_accuracy for run in finished if run.worst_tenth_accuracy is not None]
+    return [
+        name,
+        _percent(comparison.accuracies[name].values()),
+        MISSING if to_reference is None else str(to_reference),
+        MISSING if p_value is None else _format_p(p_value),
+        MISSING if to_best is None else f"{to_best} ({best})",
+        *(_percent(values) for values in (worst, last, outputs)),
+    ]
+
+
+def course_table(comparison: TaskComparison) -> FormattedTable:
+    """Return how fast each method is on a task, and how steady."""
+    header = [
+        "method",
+        f"rounds to {format_target(comparison.task.target)}",
+        "seeds that reach it",
+        f"earlier / later / same as {comparison.reference}",
+        f"range of the {LATE}",
+        "seeds that swing",
+        "seeds that diverge",
+    ]
+    return _table(header, [_course_row(comparison, entry) for entry in comparison.entries])
+
+
+def _course_row(comparison: TaskComparison, entry: EntryRecord) -> list[str]:
+    runs, rounds = entry.evaluation, comparison.rounds_to_target(entry)
+    ranges = [run.late_range for run in runs if run.late_range is not None]
+    seeds = len(runs)
+    return [
+        entry.name,
+        f"{max(len(run.accuracy) for run in runs)}+" if rounds.median is None else str(rounds.median),
+        f"{rounds.reached} of {seeds}",
+        f"{rounds.earlier} / {rounds.later} / {rounds.same}" if entry.name != comparison.reference else MISSING,
+        f"{100 * median(ranges):.1f}" if ranges else MISSING,
+        f"{comparison.count_swings(entry)} of {seeds}",
+        f"{sum(run.stopped is not None for run in runs)} of {seeds}",
+    ]
+
+
+def twins_table(comparison: TaskComparison, twins: Sequence[Sequence[str]]) -> FormattedTable:
+    """Return the difference of each tailored method to the one with the mean coefficient for all clients."""
+    known = comparison.accuracies
+    rows = [
+        [tailored, twin, MISSING if (found := comparison.difference(tailored, twin)) is None else str(found)]
+        for tailored, twin in twins
+        if tailored in known and twin in known
+    ]
+    return _table(["tailored", "mean coefficient", "difference"], rows)
+
+
+def tuning_table(entries: Sequence[EntryRecord]) -> FormattedTable:
+    """Return the chosen settings of each method and control."""
+    return _table(
+        ["method", "settings", "held-out accuracy, %", "settings tried", "diverged"], map(_tuning_row, entries)
+    )
+
+
+def _tuning_row(entry: EntryRecord) -> list[str]:
+    chosen = [run.validation_score for run in entry.tuning if run.settings == entry.settings]
+    tried = {tuple(sorted(run.settings.items())) for run in entry.tuning}
+    settings = ", ".join(f"{name.removeprefix(f'{entry.method}.')}={value}" for name, value in entry.settings.items())
+    return [
+        entry.name,
+        settings or MISSING,
+        _percent([score or 0.0 for score in chosen]),
+        str(len(tried)) if tried else "not tuned",
+        str(sum(run.stopped is not None for run in entry.tuning)) if tried else MISSING,
+    ]
+
+
+def cost_table(record: BenchmarkRecord) -> FormattedTable:
+    """Return what each method costs a client."""
+    header = ["method", "gradients per step", "gradients over all samples per round", "vector operations per step"]
+    header += ["vectors kept", "vectors received per round", "vectors sent per round"]
+    rows = [
+        [name, *map(str, (cost.gradients, cost.full_passes, cost.vector_ops, cost.memory, cost.down)), f"{cost.up:g}"]
+        for name, cost in record.costs.items()
+    ]
+    return _table(header, rows)
+
+
+def describe_ranking(comparison: TaskComparison) -> str:
+    """Return sentences on which method is highest, and which differ significantly from the reference."""
+    if not comparison.ranking:
+        return "No method could be evaluated, because all runs diverged."
+    best, reference = comparison.ranking[0], comparison.reference
+    seeds = pluralize(len(comparison.accuracies[best]), "seed")
+    start = f"{best} is highest, with {_percent(comparison.accuracies[best].values())} % ({seeds})"
+    lead = comparison.difference(best, comparison.best_other(best))
+    sentence = (
+        f"{start}." if lead is None else f"{start}; difference to the next, {comparison.best_other(best)}: {lead}."
+    )
+    p_values = comparison.p_values(reference)
+    if not p_values:
+        return sentence
+    significant = [name for name in comparison.ranking if p_values.get(name, 1.0) <= SIGNIFICANT]
+    place = comparison.ranking.index(reference)
+    above = [name for name in significant if comparison.ranking.index(name) < place]
+    below = [name for name in significant if comparison.ranking.index(name) > place]
+    sides = "; ".join(f"{side}: {', '.join(own) or 'none'}" for side, own in (("above", above), ("below", below)))
+    return f"{sentence} Significantly different from {reference}, {sides}."
+
+
+def _percent(values: Iterable[float]) -> str:
+    """Format the mean of accuracies and their standard deviation, in percent."""
+    known = list(values)
+    if not known:
+        return MISSING
+    return format_mean(fmean(known), stdev(known) if len(known) > 1 else None, scale=100)
+
+
+def _format_p(value: float) -> str:
+    """Format a p-value.
+
+    >>> _format_p(0.0004), _format_p(0.034), _format_p(1.0)
+    ('< 0.001', '0.034', '1.000')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> FormattedTable:
+    return FormattedTable([printable(one) for one in header], [[printable(cell) for cell in row] for row in rows], [])

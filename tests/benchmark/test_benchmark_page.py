@@ -1,0 +1,93 @@
+"""The page of a benchmark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_benchmarks import make_benchmark, make_entry, make_run, make_task
+
+from fedtaco import InvalidInput
+from fedtaco.benchmark.page import findings, write_page
+
+
+@pytest.fixture
+def record():
+    low, high = [[0.6, 0.70], [0.6, 0.72], [0.6, 0.71]], [[0.7, 0.80], [0.7, 0.81], [0.7, 0.83]]
+    wild = [[0.7, 0.79], [0.7, 0.8], [0.1]]
+    tailored = make_entry("taco-correction", high, notes=["local_lr = 0.1 is the largest value tried."])
+    entries = [make_entry("fedavg", low), tailored, make_entry("taco-uniform", high), make_entry("taco", wild, [2])]
+    secondary = make_task([make_entry("fedavg", low), make_entry("stem", [], settings={})], "mnist", primary=False)
+    return make_benchmark(secondary, make_task(entries), twins=[("taco-correction", "taco-uniform")])
+
+
+def lines_of(record, tmp_path):
+    write_page(record, tmp_path / "page.md")
+    return (tmp_path / "page.md").read_text().splitlines()
+
+
+def cells(lines, heading, name, table=0):
+    """Return the row of a method in one of the tables below a heading."""
+    start = lines.index(f"## {heading}")
+    rows = [line for line in lines[start:] if line.startswith(f"| {name} |")]
+    return [cell.strip() for cell in rows[table].strip("|").split(" | ")]
+
+
+def test_tables_of_a_task(record, tmp_path):
+    lines = lines_of(record, tmp_path)
+    accuracy = cells(lines, "adult", "taco-uniform")
+    assert accuracy[1] == "75.7 ± 0.8"
+    assert accuracy[2].startswith("+10.2 ")
+    assert accuracy[4] == r"+0.0 \[+0.0, +0.0\] (taco-correction)"
+    assert cells(lines, "adult", "fedavg")[2:4] == ["–", "–"]
+    course = cells(lines, "adult", "taco", table=1)
+    assert course[1:4] == ["2", "2 of 3", "2 / 0 / 1"]
+    assert course[-1] == "1 of 3"
+    assert cells(lines, "adult", "fedavg", table=1)[1:3] == ["2+", "0 of 3"]
+    assert cells(lines, "adult", "taco-correction", table=2)[1:] == ["taco-uniform", r"+0.0 \[+0.0, +0.0\]"]
+    assert cells(lines, "adult: tuning", "taco-uniform")[1:] == [r"local\_lr=0.1", "50.0", "1", "0"]
+    assert r"- local\_lr = 0.1 is the largest value tried." in lines
+    assert cells(lines, "mnist: tuning", "stem")[1:3] == ["–", "–"]
+    assert cells(lines, "Cost for a client", "taco")[1:] == ["1", "0", "1", "0", "2", "1"]
+
+
+def test_primary_tasks_come_first_and_are_summarised(record, tmp_path):
+    lines = lines_of(record, tmp_path)
+    assert lines.index("## adult") < lines.index("## mnist")
+    table, sentences = findings(record)
+    assert table.header == ["method", "adult, %"]
+    assert sentences == [
+        "adult: taco-correction is highest, with 75.7 ± 0.8 % (3 seeds); difference to the next, taco-uniform: +0.0 "
+        "[+0.0, +0.0]. Significantly different from fedavg, above: taco-correction, taco-uniform; below: none."
+    ]
+
+
+def test_own_output_is_shown_beside_w_for_all_methods(tmp_path):
+    taco = make_entry("taco", [], evaluation=[make_run([0.8], seed, output=0.85) for seed in range(2)])
+    record = make_benchmark(make_task([make_entry("fedavg", [[0.7], [0.7]]), taco]))
+    lines = lines_of(record, tmp_path)
+    assert cells(lines, "adult", "taco")[-2:] == ["80.0 ± 0.0", "85.0 ± 0.0"]
+    assert cells(lines, "adult", "fedavg")[-2:] == ["70.0 ± 0.0", "70.0 ± 0.0"]
+
+
+def test_the_html_page_is_self_contained_and_escapes_names(record, tmp_path):
+    hostile = replace(record.tasks[1], name="<script>alert(1)</script>")
+    write_page(replace(record, tasks=[hostile], title="<b>&"), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<h1>&lt;b&gt;&amp;</h1>" in text
+    assert "https://" not in text
+    assert text.count('src="data:image/svg+xml;base64,') == 1
+
+
+def test_a_page_without_any_result(tmp_path):
+    empty = make_benchmark(make_task([make_entry("fedavg", [], settings={}, notes=["All runs of fedavg diverged."])]))
+    for name in ("page.html", "page.md"):
+        write_page(empty, tmp_path / name)
+        assert "All runs of fedavg diverged." in (tmp_path / name).read_text()
+
+
+def test_other_suffixes_are_refused(record, tmp_path):
+    with pytest.raises(InvalidInput, match=r"its name must end in .html or .md"):
+        write_page(record, tmp_path / "page.pdf")

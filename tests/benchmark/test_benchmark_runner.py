@@ -1,0 +1,167 @@
+"""A small benchmark from beginning to end: tuning, evaluation, record, and resuming."""
+
+from __future__ import annotations
+
+import json
+from statistics import fmean
+
+import pytest
+from run_helpers import Interrupted
+
+from fedtaco.benchmark.page import write_page
+from fedtaco.benchmark.plan import CONTROL_FOLDERS
+from fedtaco.benchmark.presets import load_preset, read_preset
+from fedtaco.benchmark.record import read_record
+from fedtaco.benchmark.runner import run_benchmark
+from fedtaco.experiment import Callback, RunOptions
+from fedtaco.records import RunFolder
+
+FEDAVG = """
+title = "FedAvg"
+reference = "fedavg"
+budget = 2
+rates = [1, 4]
+tuning_seeds = [10]
+seeds = [0]
+
+[methods.fedavg]
+
+[[tasks]]
+name = "digits even"
+primary = true
+dataset = "digits"
+partition = "iid"
+clients = 4
+rounds = 2
+local_steps = 3
+local_lr = 0.05
+"""
+IN_THIS_PROCESS = RunOptions(workers=1)
+RESUME = RunOptions(resume=True, workers=1)
+
+
+class CountRuns(Callback):
+    """Counts the runs that begin, and those that are skipped."""
+
+    def __init__(self):
+        self.begun, self.skipped = 0, 0
+
+    def on_run_begin(self, run):
+        self.begun += 1
+
+    def on_run_skipped(self, run):
+        self.skipped += 1
+
+
+class InterruptAfterRuns(Callback):
+    """Interrupts a benchmark in the first round after a number of runs."""
+
+    def __init__(self, runs):
+        self.left = runs
+
+    def on_run_end(self, run, summary):
+        self.left -= 1
+
+    def on_round_end(self, run, record):
+        if self.left == 0:
+            raise Interrupted
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder and the record of a benchmark, and the stages that it announced."""
+    out, stages = tmp_path_factory.mktemp("benchmark") / "smoke", []
+    preset = load_preset("benchmark-smoke")
+    record = run_benchmark(preset, out, IN_THIS_PROCESS, Callback(), lambda *stage: stages.append(stage))
+    return out, record, stages
+
+
+def test_all_methods_and_controls_are_evaluated(finished):
+    out, record, stages = finished
+    assert stages == [("Tuning on digits groups", 12), ("Evaluating on digits groups", 10)]
+    (task,) = record.tasks
+    assert [(entry.name, len(entry.tuning), len(entry.evaluation)) for entry in task.entries] == [
+        ("fedavg", 4, 2),
+        ("fedacg", 4, 2),
+        ("taco", 4, 2),
+        ("fedavg (local rate η/(1−β))", 0, 2),
+        ("fedavg (server rate η/(1−β))", 0, 2),
+    ]
+    assert read_record(out / "benchmark.json") == record
+    assert set(record.costs) == {"fedavg", "fedacg", "taco"}
+
+
+def test_settings_are_chosen_by_held_out_accuracy_of_the_last_ten_rounds(finished):
+    out, record, _ = finished
+    fedavg = record.tasks[0].entries[0]
+    scores = {}
+    for rate, run in zip((0.025, 0.05, 0.1, 0.2), fedavg.tuning, strict=True):
+        rounds = RunFolder(out / "digits-groups" / "tuning" / f"fedavg_local_lr={rate}" / "seed100").rounds()
+        scores[rate] = fmean(one.validation_accuracy for one in rounds[2:])
+        assert run.accuracy == [round(one.validation_accuracy, 4) for one in rounds]
+    assert [run.validation_score for run in fedavg.tuning] == list(scores.values())
+    assert fedavg.settings == {"local_lr": max(scores, key=scores.get)}
+    assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
+
+
+def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(finished):
+    out, record, _ = finished
+    for entry in record.tasks[0].entries:
+        folder = CONTROL_FOLDERS.get(entry.name, entry.name)
+        for run in entry.evaluation:
+            recorded = RunFolder(out / "digits-groups" / "evaluation" / f"{folder}-seed{run.seed}")
+            config = recorded.config()
+            values = {**config, **config["parameters"]}
+            assert {name: values[name] for name in entry.settings} == entry.settings == run.settings
+            assert config.get("validation", 0) == 0
+            assert run.accuracy == [round(one.accuracy, 4) for one in recorded.rounds()]
+
+
+def test_finished_runs_are_not_repeated(finished):
+    out, record, _ = finished
+    counts = CountRuns()
+    assert run_benchmark(load_preset("benchmark-smoke"), out, RESUME, counts) == record
+    assert (counts.begun, counts.skipped) == (0, 22)
+
+
+def test_an_interrupted_benchmark_continues_with_the_same_result(finished, tmp_path):
+    _, record, _ = finished
+    preset = load_preset("benchmark-smoke")
+    with pytest.raises(Interrupted):
+        run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, InterruptAfterRuns(14))
+    counts = CountRuns()
+    assert run_benchmark(preset, tmp_path / "out", RESUME, counts) == record
+    assert (counts.begun, counts.skipped) == (8, 14)
+
+
+def test_the_page_needs_the_record_only(finished, tmp_path):
+    out, record, _ = finished
+    content = (out / "benchmark.json").read_text()
+    (tmp_path / "elsewhere.json").write_text(content)
+    for suffix in ("html", "md"):
+        write_page(record, tmp_path / f"first.{suffix}")
+        write_page(read_record(tmp_path / "elsewhere.json"), tmp_path / f"again.{suffix}")
+        assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"again.{suffix}").read_bytes()
+    assert str(out) not in content
+    assert (
+        max(len(str(value)) for value in json.loads(content)["tasks"][0]["entries"][0]["evaluation"][0]["accuracy"])
+        <= 6
+    )
+
+
+def test_a_setting_that_diverges_is_not_chosen(tmp_path):
+    preset = read_preset("own", FEDAVG.replace("rates = [1, 4]", "rates = [1, 1e30]"))
+    record = run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, Callback())
+    (fedavg,) = record.tasks[0].entries
+    assert fedavg.settings == {"local_lr": 0.05}
+    assert [run.stopped is None for run in fedavg.tuning] == [True, False]
+    assert [run.validation_score is None for run in fedavg.tuning] == [False, True]
+
+
+def test_the_score_decides_which_setting_is_chosen(tmp_path, monkeypatch):
+    def prefer_small_rates(summary):
+        return 1 - RunFolder(summary["folder"]).config()["local_lr"]
+
+    monkeypatch.setattr("fedtaco.benchmark.runner.late_validation_accuracy", prefer_small_rates)
+    record = run_benchmark(read_preset("own", FEDAVG), tmp_path / "out", IN_THIS_PROCESS, Callback())
+    assert record.tasks[0].entries[0].settings == {"local_lr": 0.05}
