@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from made_benchmarks import make_benchmark, make_entry, make_run, make_task
 
 from fedtaco import InvalidInput
 from fedtaco.benchmark.page import findings, write_page
+from fedtaco.benchmark.record import read_record, write_record
 
 
 @pytest.fixture
@@ -55,7 +57,8 @@ def test_primary_tasks_come_first_and_are_summarised(record, tmp_path):
     lines = lines_of(record, tmp_path)
     assert lines.index("## adult") < lines.index("## mnist")
     table, sentences = findings(record)
-    assert table.header == ["method", "adult, %"]
+    assert table.header == ["method", "adult, %", "tasks above / below fedavg"]
+    assert [row[-1] for row in table.rows] == ["–", "1 / 0", "1 / 0", "0 / 0"]
     assert sentences == [
         "adult: taco-correction is highest, with 75.7 ± 0.8 % (3 seeds); difference to the next, taco-uniform: +0.0 "
         "[+0.0, +0.0]. Significantly different from fedavg, above: taco-correction, taco-uniform; below: none."
@@ -91,3 +94,14 @@ def test_a_page_without_any_result(tmp_path):
 def test_other_suffixes_are_refused(record, tmp_path):
     with pytest.raises(InvalidInput, match=r"its name must end in .html or .md"):
         write_page(record, tmp_path / "page.pdf")
+
+
+def test_drawing_imports_no_code_that_a_record_names(tmp_path, monkeypatch):
+    (tmp_path / "hostile.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = make_benchmark(make_task([make_entry("fedavg", [[0.7]]), make_entry("hostile:Own", [[0.8]])]))
+    write_record(own, tmp_path / "benchmark.json")
+    write_page(read_record(tmp_path / "benchmark.json"), tmp_path / "page.html")
+    assert "hostile" not in sys.modules
+    assert "hostile:Own" in (tmp_path / "page.html").read_text()

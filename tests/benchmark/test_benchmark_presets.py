@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from fedtaco import InvalidInput
@@ -66,6 +70,7 @@ def test_a_preset_is_read():
         (change('name = "skewed"', 'name = "a, b"'), "A task is named 'a, b'; name it without commas"),
         (change('partition = "iid"', "eval_every = 2"), "The task even sets eval_every"),
         (change('partition = "iid"', "local_epochs = 2"), "The task even sets local_epochs"),
+        (change('partition = "iid"', 'local_work = "uniform:0.3,1.0"'), "The task even sets local_work"),
         (change("twins", "twin"), "There is no entry of a preset 'twin'; did you mean 'twins'"),
         (change("rates = [1]\n", "rate = [1]\n"), "There is no entry of methods.taco 'rate'"),
         (change("[methods.taco]", '[methods.taco]\nmomentum = "taco.beta"'), "The momentum of taco is taco.beta"),
@@ -143,3 +148,10 @@ def test_presets_of_the_protocol():
     cnn = load_preset("benchmark-cnn")
     assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco"]
     assert {task.settings["model"] for task in cnn.tasks} == {"cnn"}
+
+
+def test_the_documented_preset_is_the_smallest_one():
+    page = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    smallest = load_preset("benchmark-smoke")
+    assert read_preset("benchmark-smoke", documented) == replace(smallest, title="FedAvg, FedACG and TACO on digits")

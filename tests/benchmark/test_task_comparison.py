@@ -33,6 +33,15 @@ def test_p_values_are_corrected_for_the_number_of_methods():
     assert found == pytest.approx({"taco": raw["taco"], "stem": 2 * raw["stem"]})
 
 
+def test_only_differences_with_a_small_corrected_p_value_are_significant():
+    comparison = compare(fedavg=FEDAVG, taco=TACO, stem=STEM)
+    assert comparison.p_values("fedavg")["taco"] < 0.05
+    assert comparison.significant == {"taco": True, "stem": False}
+    close = compare(fedavg=FEDAVG, taco=[0.83, 0.81, 0.82, 0.80])
+    assert close.ranking[0] == "taco"
+    assert close.significant == {}
+
+
 def test_ranking_and_best_other():
     comparison = compare(fedavg=FEDAVG, taco=TACO, stem=STEM)
     assert comparison.ranking == ["taco", "fedavg", "stem"]

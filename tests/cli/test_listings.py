@@ -78,7 +78,7 @@ def test_the_page_of_methods_is_up_to_date():
 def test_datasets_are_listed_and_a_partition_is_shown_and_drawn(cli, tmp_path):
     rows = json.loads(cli("data", "list", "--data-dir", ".", "--format", "json").stdout)
     assert {row["name"]: row["available"] for row in rows}["digits"] == "embedded"
-    assert len(rows) == 11
+    assert len(rows) == 14
     table = cli("data", "list", "--data-dir", ".").stdout
     assert "shakespeare" in table
     shown = cli("data", "show", "--partition", "dirichlet:0.1", "--clients", "5", "--out", "labels.png")

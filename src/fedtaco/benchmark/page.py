@@ -195,7 +195,7 @@ def _draw(comparison: TaskComparison) -> str:
     return (
         f'<img alt="Test accuracy over rounds of {escape(printable(", ".join(drawn)))}" '
         f'src="data:image/svg+xml;base64,{source}">\n'
-        f'<p class="note">{escape(comparison.reference)} and the {MAX_CURVES - 1} methods with the highest accuracy. '
+        f'<p class="note">{escape(comparison.reference)} and, of the others, those with the highest accuracy. '
         "Line: mean over seeds. Band: from the lowest to the highest seed.</p>"
     )
 

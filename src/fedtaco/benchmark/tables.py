@@ -10,19 +10,27 @@ from fedtaco.records.formatting import format_mean, format_target, pluralize
 from fedtaco.report.table_formats import FormattedTable
 
 MISSING = "–"
-SIGNIFICANT = 0.05
-"""A difference is significant if its corrected p-value is at most this."""
 LATE = f"last {LAST_ROUNDS} rounds"
 
 
 def overview_table(record: BenchmarkRecord, comparisons: Sequence[TaskComparison]) -> FormattedTable:
-    """Return the mean accuracy of the last ten rounds, with one row per method and one column per task."""
-    names = dict.fromkeys(entry.name for task in record.tasks for entry in task.entries)
+    """Return the mean accuracy of the last ten rounds, with one row per method and one column per task.
+
+    The last column counts the tasks on which a method is significantly above and below the reference.
+    """
+    names = dict.fromkeys(entry.name for one in comparisons for entry in one.task.entries)
     rows = [
-        [name, *(_percent(comparison.accuracies.get(name, {}).values()) for comparison in comparisons)]
+        [
+            name,
+            *(_percent(one.accuracies.get(name, {}).values()) for one in comparisons),
+            " / ".join(str(sum(one.significant.get(name) is side for one in comparisons)) for side in (True, False))
+            if name != record.reference
+            else MISSING,
+        ]
         for name in names
     ]
-    return _table(["method", *(f"{one.task.name}, %" for one in comparisons)], rows)
+    header = ["method", *(f"{one.task.name}, %" for one in comparisons)]
+    return _table([*header, f"tasks above / below {record.reference}"], rows)
 
 
 def accuracy_table(comparison: TaskComparison) -> FormattedTable:
@@ -132,13 +140,10 @@ def describe_ranking(comparison: TaskComparison) -> str:
     sentence = (
         f"{start}." if lead is None else f"{start}; difference to the next, {comparison.best_other(best)}: {lead}."
     )
-    p_values = comparison.p_values(reference)
-    if not p_values:
+    if not comparison.p_values(reference):
         return sentence
-    significant = [name for name in comparison.ranking if p_values.get(name, 1.0) <= SIGNIFICANT]
-    place = comparison.ranking.index(reference)
-    above = [name for name in significant if comparison.ranking.index(name) < place]
-    below = [name for name in significant if comparison.ranking.index(name) > place]
+    above = [name for name, is_above in comparison.significant.items() if is_above]
+    below = [name for name, is_above in comparison.significant.items() if not is_above]
     sides = "; ".join(f"{side}: {', '.join(own) or 'none'}" for side, own in (("above", above), ("below", below)))
     return f"{sentence} Significantly different from {reference}, {sides}."
 

@@ -10,6 +10,8 @@ from statistics import fmean, median_low
 from fedtaco.benchmark.record import EntryRecord, RunRecord, TaskRecord
 from fedtaco.report.differences import Difference, confidence_interval, correct_by_holm, paired_p_value
 
+SIGNIFICANT = 0.05
+"""A difference is significant if its corrected p-value is at most this."""
 CONTROL = "fedavg"
 """The method whose range tells which runs swing."""
 
@@ -75,6 +77,16 @@ class TaskComparison:
         paired = {name: self._paired(name, reference) for name in self.accuracies if name != reference}
         tested = {name: paired_p_value(values) for name, values in paired.items() if len(values) > 1}
         return dict(zip(tested, correct_by_holm(list(tested.values())), strict=True))
+
+    @cached_property
+    def significant(self) -> dict[str, bool]:
+        """The methods that differ significantly from the reference, and whether they are above it."""
+        p_values, others = self.p_values(self.reference), self.accuracies.get(self.reference, {})
+        return {
+            name: fmean(self.accuracies[name].values()) > fmean(others.values())
+            for name in self.ranking
+            if p_values.get(name, 1.0) <= SIGNIFICANT
+        }
 
     def rounds_to_target(self, entry: EntryRecord) -> RoundsToTarget:
         """Return how soon a method reaches the target; a run that does not counts as later than one that does."""

@@ -15,8 +15,8 @@ from fedtaco.records.schema import read_as
 
 PER_STEP = "/K"
 """Ending of a value in a grid that is divided by the number of local steps, as in ``"0.5/K"``."""
-NOT_IN_TASKS = ("method", "parameters", "seed", "validation", "local_epochs", "eval_every")
-"""Settings that the protocol determines, or that it needs to be otherwise."""
+NOT_IN_TASKS = ("method", "parameters", "seed", "validation", "eval_every", "local_epochs", "local_work")
+"""Settings that the protocol determines; by the last two, clients would not all take the same number of steps."""
 GridValues = list[float | str]
 
 
