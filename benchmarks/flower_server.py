@@ -23,6 +23,7 @@ from measure import HERE, benchmark_lock, machine, ratio
 
 from fedtaco.client import dry_run
 from fedtaco.cohort import ClientResult, CohortResults, Instructions
+from fedtaco.compression import Compression
 from fedtaco.device import deterministic_torch
 from fedtaco.flower.replies import ReplyCollector
 from fedtaco.flower.wire import ReplyHeader, reply_records
@@ -86,8 +87,11 @@ def measure(nodes: int, model: str) -> dict[str, Any]:
     instructions = server.train_instructions(state, torch.arange(nodes))
     upload, _ = dry_run(server.method, instructions, constants, {})
     template = {name: tensor.to("meta") for name, tensor in upload.items()}
+    compression = Compression(server.method, server.codec, server.seed, constants)
     valid_steps, cohort = [Domain("steps", low=STEPS, high=STEPS, whole=True)] * nodes, list(range(nodes))
-    collector = ReplyCollector(server.method, instructions, cohort, template, flat.min_buffers, valid_steps, None)
+    collector = ReplyCollector(
+        compression, instructions, cohort, template, template, flat.min_buffers, valid_steps, None
+    )
     base = torch.randn(flat.vector.shape, generator=torch.Generator().manual_seed(0))
     peak = PeakMemory()
     collecting_seconds = collect(collector, base)

@@ -8,8 +8,9 @@ def run_summary(method, seed=0, accuracy=0.8, **changes):
     missing = dict.fromkeys(
         (
             *("worst_tenth_accuracy", "rounds_to_target", "client_seconds", "output_accuracy", "balanced_accuracy"),
-            *("majority_share", "evaluated_samples", "test_samples", "client_evaluation"),
+            *("majority_share", "evaluated_samples", "test_samples", "client_evaluation", "bytes_up"),
             *("best_accuracy", "average_accuracy", "last_ten_range"),
+            "bytes_down",
         )
     )
     ending = {

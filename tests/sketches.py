@@ -1,4 +1,4 @@
-"""Sketches of methods that the package does not contain but its contract must support: compressed uploads."""
+"""A codec of a user's own, which the package does not contain but must support."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ from dataclasses import dataclass
 
 import torch
 
-from fedtaco.methods import Cost, Method
+from fedtaco.codecs import Codec
 
 
 @dataclass(frozen=True)
-class Quantised(Method):
-    """Uploads are 8-bit codes with one scale; the rounding error is added to the next upload."""
+class Rounded(Codec):
+    """Sends 8-bit codes, rounded to the nearest, with one scale and error feedback."""
 
-    name = "sketch-quantised"
-    summary = "sends 8 bits per number"
-    cost = Cost(memory=1, up=0.2)
+    name = "sketch-rounded"
+    summary = "rounds each number to 8 bits"
+    error_feedback = True
+    noise = 0.5
 
-    def client_memory(self, weights, constants):
-        return {"error": torch.zeros_like(weights)}
+    def encode(self, vector, stream):
+        scale = vector.abs().amax(0, keepdim=True) / 127
+        codes = torch.where(scale > 0, vector / scale, torch.zeros_like(vector)).round()
+        return {"codes": codes.to(torch.int8), "scale": scale}
 
-    def finish(self, update, local):
-        wanted = update + local.memory["error"]
-        scale = wanted.abs().amax(-1, keepdim=True) / 127
-        codes = torch.where(scale > 0, wanted / scale, torch.zeros_like(wanted)).round()
-        finite = torch.isfinite(codes).all(-1, keepdim=True)
-        upload = {"codes": codes.nan_to_num().to(torch.int8), "scale": scale.where(finite, scale * torch.nan)}
-        return upload, {"error": wanted - codes * scale}
-
-    def decode(self, upload):
-        return {"update": upload["codes"] * upload["scale"]}
+    def decode(self, payload, length, stream):
+        return payload["codes"] * payload["scale"]
 
 
-SKETCHES: list[Method] = [Quantised()]
+OWN_CODEC = "sketches:Rounded"

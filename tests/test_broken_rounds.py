@@ -45,7 +45,7 @@ def conclude(norms, detector, loss_before=1.0, eval_every=1):
     results = CohortResults.empty([ClientJob(row, row, 1, {}) for row in range(len(norms))])
     for row, norm in enumerate(norms):
         upload = {"update": torch.tensor([norm, 0.0])}
-        results.put(ClientJob(row, row, 1, {}), ClientResult(upload, {}, torch.zeros(0), None), upload)
+        results.put(ClientJob(row, row, 1, {}), ClientResult(upload, {}, torch.zeros(0), None))
     return server, state, instructions, server.conclude(state, instructions, results)
 
 

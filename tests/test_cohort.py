@@ -20,7 +20,7 @@ def filled_results(order=(0, 1, 2, 3)):
         upload = {"update": torch.full((3,), float(job.client)), "variate": torch.full((2,), -float(job.client))}
         memory = {"seen": torch.tensor([job.client])}
         result = ClientResult(upload, memory, torch.tensor([job.client / 2]), seconds=job.client / 10)
-        results.put(job, result, upload)
+        results.put(job, result)
     return results
 
 

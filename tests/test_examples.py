@@ -34,6 +34,7 @@ PAGES = [
     "evaluation",
     "partial-models",
     "unequal-work",
+    "theory",
 ]
 
 

@@ -36,7 +36,7 @@ def results(norms, name="update", buffers=None):
     for job, norm in zip(jobs, norms, strict=True):
         upload = {name: torch.tensor([0.0, norm, 0.0])}
         own = torch.tensor([] if buffers is None else buffers[job.row])
-        filled.put(job, ClientResult(upload, {}, own, None), upload)
+        filled.put(job, ClientResult(upload, {}, own, None))
     return filled
 
 

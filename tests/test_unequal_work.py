@@ -12,7 +12,7 @@ from torch import nn
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.engines import SerialEngine
-from fedtaco.methods import METHODS, FedAvg, Scaffold, TacoUniform
+from fedtaco.methods import METHODS, FedAvg, Scaffold, TacoCorrection, TacoUniform
 from fedtaco.testing import make_simulator
 from fedtaco.testing.checks import assert_same, named_tensors
 from fedtaco.testing.engines import one_stack, two_workers
@@ -178,8 +178,9 @@ def test_clients_that_do_not_answer_do_no_work_and_the_others_weigh_more():
     assert len(sizes) > 1
 
 
-def test_a_round_with_dropouts_is_one_of_the_clients_that_answer():
-    """But what the server sends depends on the whole cohort, such as the mean α of taco-uniform."""
+@pytest.mark.parametrize("method", [TacoUniform(), TacoCorrection()], ids=str)
+def test_a_round_with_dropouts_is_one_of_the_clients_that_answer(method):
+    """Each receives its own α; the mean α of taco-uniform is that of the whole cohort."""
     work = ClientWork(dropout=0.4)
     absent = work.in_round(1, 1, dict.fromkeys(range(5), 3), 3).absent
     assert 0 < len(absent) < 5
@@ -194,7 +195,7 @@ def test_a_round_with_dropouts_is_one_of_the_clients_that_answer():
             return results
 
     for own in (work, None):
-        simulator = make_simulator(TacoUniform(), work=own, engine=RecordingUploads, seed=1)
+        simulator = make_simulator(method, work=own, engine=RecordingUploads, seed=1)
         start = simulator.initial_state()
         alpha = torch.tensor([0.1, 0.9, 0.3, 0.5, 0.2], dtype=torch.float64)
         memory = {**start.server.memory, "alpha": alpha, "direction": torch.ones_like(start.server.weights)}

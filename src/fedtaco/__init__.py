@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedtaco.codecs import CODECS, Q4, Q8, Codec, NoCodec, RandK, Sign, TopK
     from fedtaco.data import split
     from fedtaco.errors import InvalidInput, RunStopped, StopTraining
     from fedtaco.experiment.config_file import read_config
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         FedAvg,
         FedAvgM,
         FedCM,
+        FedComGate,
         FedDC,
         FedDyn,
         FedExP,
@@ -78,14 +80,18 @@ if TYPE_CHECKING:
 from fedtaco.version import __version__
 
 __all__ = [
+    "CODECS",
     "DETECTORS",
     "METHODS",
+    "Q4",
+    "Q8",
     "Behaviour",
     "BestModel",
     "Broadcast",
     "Callback",
     "ClientRecord",
     "ClientView",
+    "Codec",
     "Comparison",
     "Constants",
     "Cost",
@@ -100,6 +106,7 @@ __all__ = [
     "FedAvg",
     "FedAvgM",
     "FedCM",
+    "FedComGate",
     "FedDC",
     "FedDyn",
     "FedExP",
@@ -119,10 +126,12 @@ __all__ = [
     "Mime",
     "MimeLite",
     "NamedTensors",
+    "NoCodec",
     "NormDetector",
     "Off",
     "PaperDetector",
     "ProgressBar",
+    "RandK",
     "Result",
     "RoundRecord",
     "Ruan",
@@ -132,6 +141,7 @@ __all__ = [
     "ScaffoldM",
     "ScaffoldTaco",
     "ServerState",
+    "Sign",
     "Stem",
     "StemOriginal",
     "StopTraining",
@@ -140,6 +150,7 @@ __all__ = [
     "TacoAggregation",
     "TacoCorrection",
     "TacoUniform",
+    "TopK",
     "Uploads",
     "Verdict",
     "__version__",
@@ -156,7 +167,7 @@ __all__ = [
     "train",
 ]
 MODULES = (
-    *("errors", "parameters", "records", "methods", "trust", "data"),
+    *("errors", "parameters", "records", "methods", "codecs", "trust", "data"),
     *("runs.settings", "runs.callbacks", "runs.monitors", "runs.progress", "runs.result"),
     *("experiment.training", "experiment.several", "experiment.results", "experiment.runner", "experiment.config_file"),
 )

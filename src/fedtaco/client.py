@@ -301,7 +301,7 @@ class _Clock:
 def dry_run(
     method: Method, instructions: Instructions, constants: Constants, memory: NamedTensors
 ) -> tuple[NamedTensors, NamedTensors]:
-    """Return the decoded upload and new memory of one step, or of a survey, computed with zero gradients.
+    """Return the upload and new memory of one step, or of a survey, computed with zero gradients.
 
     They have the names and shapes of real uploads and memories; personal layers in ``memory`` stay as they are.
     ``constants`` are those of the run.
@@ -310,11 +310,11 @@ def dry_run(
     memory, personal = split_memory(memory)
     local = instructions.context_without_samples(0, constants, memory)
     if instructions.phase == "survey":
-        return method.decode(method.survey(local)), {**memory, **personal}
+        return method.survey(local), {**memory, **personal}
     local.correction = method.correction(local)
     update = constants.local_lr * method.direction(local.start, local)
     upload, new_memory = method.finish(update, local)
-    return method.decode(upload), {**new_memory, **personal}
+    return upload, {**new_memory, **personal}
 
 
 def to_cpu(named: NamedTensors) -> NamedTensors:

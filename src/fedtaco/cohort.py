@@ -15,6 +15,20 @@ Phase = Literal["survey", "train"]
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """Bytes that the clients of a cohort sent and received, and as messages carried them, with headers, if any did."""
+
+    up: int = 0
+    down: int = 0
+    wire_up: int | None = None
+    wire_down: int | None = None
+
+    def __add__(self, other: Traffic) -> Traffic:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Traffic(*(one if two is None else two + (one or 0) for one, two in pairs))
+
+
+@dataclass(frozen=True)
 class Instructions:
     """What the server asks a cohort to do in one phase of a round, and the data for it."""
 
@@ -22,6 +36,13 @@ class Instructions:
     round: int
     broadcast: Broadcast
     buffers: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that one client receives: vectors, buffers and its scalars."""
+        sent = self.broadcast
+        vectors = (sent.start, self.buffers, *sent.vectors.values())
+        return sum(tensor.nbytes for tensor in vectors) + sum(column.itemsize for column in sent.scalars.values())
 
     def for_rows(self, rows: Sequence[int]) -> Instructions:
         """Return the instructions for the clients in some rows of the cohort."""
@@ -91,6 +112,7 @@ class CohortResults:
     training_losses: dict[int, float | None] = field(default_factory=dict)
     dropped: dict[int, str] = field(default_factory=dict)
     """Clients whose upload is not used, with the reason."""
+    traffic: Traffic = Traffic()
 
     @classmethod
     def empty(cls, jobs: Sequence[ClientJob]) -> CohortResults:
@@ -106,9 +128,9 @@ class CohortResults:
         nobody = torch.empty(0, dtype=torch.int64)
         return cls(list(reasons), nobody, nobody, nobody.double(), coverage=0.0, dropped=dict(reasons))
 
-    def put(self, job: ClientJob, result: ClientResult, decoded: NamedTensors) -> None:
-        """Store the result of a job; ``decoded`` is its upload as full vectors."""
-        for name, tensor in decoded.items():
+    def put(self, job: ClientJob, result: ClientResult) -> None:
+        """Store the result of a job."""
+        for name, tensor in result.upload.items():
             self.vectors[name] = self._allocate(self.vectors.get(name), tensor)
             self.vectors[name][job.row] = tensor
         self.buffers = self._allocate(self.buffers, result.buffers)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedtaco.cohort import CohortResults
 from fedtaco.methods import NamedTensors, ServerState, Uploads
 from fedtaco.model_average import add_model, mean_model
-from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundRecord, finite_or_none
+from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundDiagnostics, RoundRecord, finite_or_none
 from fedtaco.screen import record_loss
 
 Measure = Callable[["RunState"], dict[str, Any]]
@@ -53,11 +53,12 @@ class RunState:
 
 @dataclass(frozen=True)
 class FinishedRound:
-    """The state after a round, and the round's records."""
+    """The state after a round, the round's records and, if it was diagnosed, its diagnostics."""
 
     state: RunState
     record: RoundRecord
     clients: list[ClientRecord]
+    diagnostics: RoundDiagnostics | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class RoundOutcome:
     def finish(self, wall_seconds: float, **metrics: Any) -> FinishedRound:
         """Return the finished round; ``metrics`` are the fields of :class:`RoundRecord` that evaluation provides."""
         seconds = [seconds for seconds in self.results.seconds.values() if seconds is not None]
-        clients = self._client_records()
+        clients, traffic = self._client_records(), self.results.traffic
         losses = [loss for client in clients if (loss := client.quantities["training_loss"]) is not None]
         record = RoundRecord(
             round=self.state.round,
@@ -85,6 +86,10 @@ class RoundOutcome:
             cohort=len(self.results.cohort),
             dropped=dict(self.results.dropped),
             decisions=list(self.decisions),
+            bytes_up=traffic.up,
+            bytes_down=traffic.down,
+            wire_bytes_up=traffic.wire_up,
+            wire_bytes_down=traffic.wire_down,
             **metrics,
         )
         state = self.state

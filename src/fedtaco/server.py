@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtaco.codecs import NO_CODEC, Codec, check_compression
 from fedtaco.cohort import CohortResults, Instructions
 from fedtaco.device import deterministic_torch
 from fedtaco.errors import InvalidInput, RunStopped
@@ -21,6 +22,7 @@ from fedtaco.methods import (
     ServerState,
     Uploads,
     check_optimizer,
+    check_participation,
     weighted_sum,
 )
 from fedtaco.model_average import start_average
@@ -43,11 +45,15 @@ class Server:
     detector: Detector = field(default_factory=Off)
     eval_every: int = 1
     """Number of rounds between two evaluations."""
+    codec: Codec = NO_CODEC
+    """Compresses the uploads."""
     average_last: int = 0
     """Number of rounds, the last ones, whose models are averaged."""
 
     def __post_init__(self) -> None:
         check_optimizer(self.method, self.constants.optimizer)
+        check_compression(self.method, self.codec)
+        check_participation(self.method, self.cohort_size / self.constants.clients)
         if self.detector.is_active and not self.method.inspectable:
             raise InvalidInput(f"No detector can judge the uploads of {self.method.name}; use --detector off.")
 
@@ -174,15 +180,16 @@ class Server:
             raise self.diverged(outcome.state.round, divergence)
         return outcome, metrics
 
-    def mirrored_memory(
+    def mirror(
         self, instructions: Instructions, results: CohortResults, row: int, before: NamedTensors
     ) -> NamedTensors:
-        """Return the memory of the client in a row of the results, derived from its upload and its memory before."""
+        """Return what follows from an upload, in a row of the results, of its client's new memory."""
         position, steps = results.cohort.index(int(results.clients[row])), int(results.steps[row])
         local = instructions.context_without_samples(
             position, self.constants.in_round(instructions.round), before, steps
         )
-        return self.method.mirror({name: matrix[row] for name, matrix in results.vectors.items()}, local)
+        upload = {name: matrix[row] for name, matrix in results.vectors.items()}
+        return self.method.mirror(upload, local)
 
     def evaluate(self, state: RunState, measure: Measure) -> dict[str, Any]:
         """Evaluate a state, if its round is one of every ``eval_every`` or the last one, and return the metrics."""
@@ -214,13 +221,12 @@ class Server:
         for row in screening.too_long if fresh else ():
             client = int(results.clients[row])
             before, _ = split_memory(state.memories.get(client, fresh))
-            _, personal = split_memory(results.memories[client])
-            results.memories[client] = {**self.mirrored_memory(instructions, results, row, before), **personal}
+            results.memories[client] = {**results.memories[client], **self.mirror(instructions, results, row, before)}
 
     def _detector_input(self, state: RunState, instructions: Instructions, results: CohortResults) -> DetectorInput:
         cohort, partial = torch.tensor(results.cohort), self.cohort_size < self.constants.clients
         uploads = self._uploads(state, results)
-        return DetectorInput(instructions.broadcast, cohort, uploads, instructions.round, partial)
+        return DetectorInput(instructions.broadcast, cohort, uploads, instructions.round, partial, self.codec)
 
     def _aggregate(
         self,

@@ -9,9 +9,12 @@ from torch import Tensor
 
 from fedtaco.client import ClientRunner
 from fedtaco.client_evaluation import ClientEvaluator, evaluate_own_models
-from fedtaco.cohort import ClientJob, CohortResults, Instructions
+from fedtaco.codecs import NO_CODEC, Codec
+from fedtaco.cohort import ClientJob, CohortResults, Instructions, Traffic
+from fedtaco.compression import Compression, without_residuals
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
+from fedtaco.diagnostics import Diagnoser, Training
 from fedtaco.diagnostics.stability import monitor
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics
@@ -69,10 +72,14 @@ class Simulator:
         ``samples``.
     detector
         Judges the uploads of every round.
+    codec
+        Compresses the uploads.
     adversaries
         Clients that misbehave.
     engine
         Runs the cohorts; one client after another by default.
+    diagnose
+        Whether to diagnose each round; see :class:`~fedtaco.diagnostics.Diagnoser`.
     """
 
     def __init__(
@@ -93,8 +100,10 @@ class Simulator:
         participation: float = 1.0,
         weighting: Weighting = "uniform",
         detector: Detector | None = None,
+        codec: Codec = NO_CODEC,
         adversaries: AdversarialClients = NO_ADVERSARIES,
         engine: Engine | None = None,
+        diagnose: bool = False,
     ) -> None:
         self.method, self.runner, self.test, self.validation = method, runner, test, validation
         self.model, self.clients, self.config = runner.model, runner.clients, runner.config
@@ -105,9 +114,9 @@ class Simulator:
         self.counts = [len(samples) if weighting == "samples" else 1 for samples in self.clients]
         """Weight of each client's upload before normalisation."""
         size = cohort_size(participation, len(self.clients))
-        self.server = Server(
-            method, self.config.constants, self.config.seed, size, detector or Off(), eval_every, average_last
-        )
+        constants, seed = self.config.constants, self.config.seed
+        self.server = Server(method, constants, seed, size, detector or Off(), eval_every, codec, average_last)
+        self.compression = Compression(method, codec, seed, constants)
         self.evaluator = evaluator or Evaluator(self.model, self.config.loss, self.config.seed)
         self.metrics = metrics or {}
         honest = sorted(set(range(len(self.clients))) - adversaries.clients)
@@ -120,6 +129,7 @@ class Simulator:
         self.start = self.model.vector.to(CPU, copy=True), self.model.buffers.to(CPU, copy=True)
         self.engine = engine or SerialEngine(runner)
         self.adversaries = AdversarialEngine(self.engine, runner, adversaries)
+        self.diagnoser = Diagnoser(method, runner, honest, by_samples=weighting == "samples") if diagnose else None
         self.client_evaluator = ClientEvaluator(
             self.evaluator, self.engine, client_tests or {}, fine_tune_steps, at_once=size
         )
@@ -128,6 +138,11 @@ class Simulator:
         """Return the state before the first round."""
         state = self.server.initial_state(*self.start)
         return SimulatorState(**vars(state))
+
+    def new_memory(self, instructions: Instructions) -> NamedTensors:
+        """Return the memory of a client before its first round; ``instructions`` are those of any round."""
+        memory = self.runner.new_memory(self.method, instructions.broadcast.start)
+        return {**memory, **self.compression.initial_residuals(instructions, memory)}
 
     def rounds(self, state: RunState) -> Generator[FinishedRound, None, None]:
         """Run the rounds that follow ``state`` and yield each one when it is finished."""
@@ -164,44 +179,62 @@ class Simulator:
         full = {client: self.steps[client] for client in cohort.tolist()}
         work = self.work.in_round(self.config.seed, state.round + 1, full, self.config.constants.local_steps)
         if len(work.absent) < len(cohort):
-            outcome, metrics = self._train(state, cohort, work)
+            training, outcome, metrics = self._train(state, cohort, work)
         else:
+            training = Training(state, self.server.train_instructions(state, cohort).for_rows([]), [])
             outcome = self.server.skip_round(state, CohortResults.unanswered(work.absent))
             metrics = self.server.evaluate(outcome.state, self._measure)
-        return outcome.finish(perf_counter() - started, simulated_duration=work.duration, **metrics)
+        finished = outcome.finish(perf_counter() - started, simulated_duration=work.duration, **metrics)
+        if self.diagnoser is None:
+            return finished
+        trained = replace(training, jobs=[without_residuals(job) for job in training.jobs])
+        return replace(finished, diagnostics=self.diagnoser.diagnose(trained, outcome))
 
-    def _train(self, state: RunState, cohort: Tensor, work: RoundWork) -> tuple[RoundOutcome, dict[str, Any]]:
-        """Run a round in which clients answer; return its outcome and the metrics of its evaluation."""
+    def _train(self, state: RunState, cohort: Tensor, work: RoundWork) -> tuple[Training, RoundOutcome, dict[str, Any]]:
+        """Run a round in which clients answer; return its training, its outcome and the metrics of its evaluation."""
         memories = state.adversary_memories if isinstance(state, SimulatorState) else {}
         decisions: list[Decision] = []
+        traffic = Traffic()
         if self.method.surveys:
             survey = self.server.survey_instructions(state)
-            results, _ = self._run_cohort(survey, work, state, memories)
+            results, _ = self._run_cohort(self._training(state, survey, work), work, memories)
+            traffic += results.traffic
             state, decisions = self.server.absorb(state, survey, results)
         instructions = self.server.train_instructions(state, cohort)
-        results, memories = self._run_cohort(instructions, work, state, memories)
+        training = self._training(state, instructions, work)
+        results, memories = self._run_cohort(training, work, memories)
+        results.traffic += traffic
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
         metrics |= monitor(self.method, state.server, outcome.uploads)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
-        return replace(outcome, state=concluded), metrics
+        return training, replace(outcome, state=concluded), metrics
 
-    def _run_cohort(
-        self, instructions: Instructions, work: RoundWork, state: RunState, memories: Mapping[int, NamedTensors]
-    ) -> tuple[CohortResults, Mapping[int, NamedTensors]]:
-        """Run the clients that answer and drop invalid uploads; return the results and the new memories of adversaries.
-
-        ``memories`` holds the memories of adversaries before the round.
-        """
-        fresh, cohort = self.runner.new_memory(self.method, instructions.broadcast.start), list(work.steps)
+    def _training(self, state: RunState, instructions: Instructions, work: RoundWork) -> Training:
+        """Return what the clients that answer are asked to do in one phase of a round."""
+        fresh, cohort = self.new_memory(instructions), list(work.steps)
         present = [row for row, client in enumerate(cohort) if client not in work.absent]
         jobs = [
             ClientJob(row, client, work.steps[client], state.memories.get(client, fresh), self.counts[client])
             for row, client in enumerate(cohort[place] for place in present)
         ]
-        results, memories = self.adversaries.run(self.method, instructions.for_rows(present), jobs, memories)
-        results.cohort, results.dropped = cohort, dict(work.absent)
-        results.coverage = sum(job.count for job in jobs) / self._member_counts(state)
+        return Training(state, instructions.for_rows(present), jobs)
+
+    def _run_cohort(
+        self, training: Training, work: RoundWork, memories: Mapping[int, NamedTensors]
+    ) -> tuple[CohortResults, Mapping[int, NamedTensors]]:
+        """Run the clients that answer and drop invalid uploads; return the results and the new memories of adversaries.
+
+        ``memories`` holds the memories of adversaries before the round.
+        """
+        instructions, jobs = training.instructions, training.jobs
+        results, memories = self.adversaries.run(
+            self.method, instructions, [without_residuals(job) for job in jobs], memories
+        )
+        sent = self.compression.compress_cohort(instructions, jobs, results)
+        results.traffic = Traffic(sent, len(work.steps) * instructions.nbytes)
+        results.cohort, results.dropped = list(work.steps), dict(work.absent)
+        results.coverage = sum(job.count for job in jobs) / self._member_counts(training.before)
         results.drop(find_invalid(results.vectors, results.buffers, self.model.min_buffers))
         if not len(results.clients):
             raise self.server.diverged(instructions.round, "no client sent a finite upload")

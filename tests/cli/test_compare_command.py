@@ -51,6 +51,48 @@ def test_wider_tables_are_printed_closer_together(capsys, monkeypatch):
     assert table[-1].split() == expected
 
 
+def compared(capsys, monkeypatch, spread=0.1, **figures):
+    """Return what is printed, with 80 columns, for two methods of which one receives twice as much."""
+    monkeypatch.setenv("COLUMNS", "80")
+    alpha = {"A": 0.1, "B": 0.2, "C": 0.3}
+    sizes = {"fedavg": 2_628_000, "taco": 5_256_000}
+    runs = [
+        run_summary(
+            method,
+            seed,
+            0.5 + seed * (spread if method == "taco" else -spread),
+            alpha=alpha,
+            bytes_up=662_500,
+            bytes_down=down,
+            **figures,
+        )
+        for method, down in sizes.items()
+        for seed in range(2)
+    ]
+    print_comparison(runs)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    return printed
+
+
+def test_megabytes_are_shown_where_methods_differ(capsys, monkeypatch):
+    printed = compared(capsys, monkeypatch)
+    assert re.search(r"\ntaco .* 0\.662 +5\.26 +\.10 \.20 \.30\n", printed)
+    assert "MB up, MB down: megabytes that all clients together send and receive in a run." in " ".join(printed.split())
+
+
+def test_megabytes_are_below_a_table_without_room_for_them(capsys, monkeypatch):
+    printed = " ".join(compared(capsys, monkeypatch, spread=0.4, client_seconds=1234.5).split())
+    assert "MB up: fedavg 0.662, taco 0.662. MB down: fedavg 2.63, taco 5.26." in printed
+
+
+def test_megabytes_are_shown_where_uploads_are_compressed(cli):
+    command = ["compare", "--methods", "fedavg,fedprox", *QUICK]
+    plain, compressed = cli(*command), cli(*command, "--compress", "q8")
+    assert "MB up" not in " ".join(plain.stdout.split())
+    assert re.search(r"fedprox .* 0\.265 +1\.05 ", compressed.stdout)
+
+
 def test_json_is_the_only_output_on_stdout(cli, tmp_path):
     done = cli("compare", "--methods", "fedavg,taco", "--seeds", "2", *QUICK, "--format", "json")
     assert done.returncode == 0, done.stderr

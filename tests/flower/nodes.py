@@ -11,14 +11,12 @@ from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
-from sketches import SKETCHES
+from sketches import OWN_CODEC
 from torch import nn
 
 from fedtaco.flower import FedStrategy, train
-from fedtaco.methods import METHODS
 from fedtaco.testing.small_federation import CLASSES, FEATURES, LOCAL_LR, STEPS, skewed_clients
 
-OWN_METHODS = [METHODS.spec(method) for method in SKETCHES]
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 0  # as in the process of a server app
 
 
@@ -84,7 +82,7 @@ def client_app(model: nn.Module, data: Any) -> ClientApp:
 
     @app.train()
     def handle(message: Message, context: Context) -> Message:
-        return train(model, data, message, context, allow_methods=OWN_METHODS)
+        return train(model, data, message, context, allow_codecs=[OWN_CODEC])
 
     return app
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from nodes import Nodes, arrays, client_app, history_of, run, small_model, small_nodes, small_strategy
-from sketches import SKETCHES
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -37,7 +36,7 @@ def without_seconds(records):
     return [{name: value for name, value in row.items() if name != "seconds"} for row in records]
 
 
-@pytest.mark.parametrize("method", [*(cls() for cls in METHODS.values()), *SKETCHES], ids=str)
+@pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=str)
 def test_every_method_ends_with_the_same_bits_as_the_simulator(method):
     strategy = small_strategy(method)
     result = run(strategy, small_nodes(), ROUNDS)
@@ -65,7 +64,7 @@ ADAMW = {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 0.5, "lr_schedu
 
 
 @pytest.mark.parametrize("settings", [NESTEROV, ADAMW], ids=["nesterov", "adamw"])
-@pytest.mark.parametrize("method", [*(cls() for cls in METHODS.values()), *SKETCHES], ids=str)
+@pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=str)
 def test_local_optimizers_and_schedules_end_with_the_same_bits_as_the_simulator(method, settings):
     if method.cost.gradients > 1 and "optimizer" in settings:
         pytest.skip(f"{method.name} computes several gradients per step")

@@ -62,6 +62,16 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(method, tmp_path):
     assert without_times(RunFolder(out).history()) == without_times(RunFolder(whole).history())
 
 
+def test_residuals_on_the_nodes_are_resumed(tmp_path):
+    options = {"compress": "topk:0.2"}
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    run(small_strategy("scaffold", checkpoint=whole, **options), small_nodes(), ROUNDS)
+    for at, after_replies in ((2, False), (4, True)):
+        interrupt("scaffold", small_nodes(configs=memory_folders(tmp_path)), out, at, after_replies, **options)
+    run(small_strategy("scaffold", checkpoint=out, **options), small_nodes(configs=memory_folders(tmp_path)), ROUNDS)
+    assert without_times(RunFolder(out).history()) == without_times(RunFolder(whole).history())
+
+
 def test_partial_participation_and_expulsions_are_resumed(tmp_path):
     options = {"fraction_train": 0.6, "detector": "paper", "weighted_by_key": "num-examples"}
     whole, out = tmp_path / "whole", tmp_path / "run"

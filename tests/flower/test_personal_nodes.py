@@ -9,7 +9,6 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from nodes import Nodes, arrays, client_app, history_of, run, small_model, small_nodes, small_strategy
 from run_helpers import assert_same_model
-from sketches import SKETCHES
 from torch import nn
 
 import fedtaco
@@ -46,7 +45,7 @@ def simulate(method, **options):
     return fedtaco.train(small_model(), samples, method=method, personal="bias", **{**given, **options})
 
 
-@pytest.mark.parametrize("method", [*(cls() for cls in METHODS.values()), *SKETCHES], ids=str)
+@pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=str)
 def test_every_method_ends_with_the_models_of_the_simulator(method):
     nodes, evaluated = evaluating_nodes()
     strategy = small_strategy(method, personal="bias", fraction_evaluate=1.0)

@@ -75,6 +75,7 @@ SETTINGS = {
     "batch_size": 5,
     "clients": 106,
     "clip_norm": 3.5,
+    "compress": "topk:0.45",
     "local_epochs": 4,
     "local_lr": 0.03,
     "local_steps": 7,

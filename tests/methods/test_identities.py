@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedtaco.errors import InvalidInput
 from fedtaco.local_optimizer import AdamW, Sgd
 from fedtaco.lr_schedule import CosineDecay
 from fedtaco.methods import (
@@ -14,6 +15,7 @@ from fedtaco.methods import (
     FedAvg,
     FedAvgM,
     FedCM,
+    FedComGate,
     FedDC,
     FedDyn,
     FedExP,
@@ -107,6 +109,31 @@ def test_scaffold_m_without_momentum_is_scaffold(options):
     one, other = (final_state(method, **options) for method in (ScaffoldM(beta=1.0), Scaffold()))
     torch.testing.assert_close(one.server.weights, other.server.weights, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(one.server.memory["variate"], other.server.memory["variate"], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": [1, 2, 3, 4, 5]}, {"optimizer": Sgd(momentum=0.9)}], ids=str)
+def test_fedcomgate_is_scaffold_step_for_step(options):
+    """Without compression, with all clients and uniform weights; δ_i is c_i - c."""
+    pairs = list(zip(*(_states(method, **options) for method in (FedComGate(), Scaffold())), strict=True))
+    for gate, scaffold in pairs:
+        torch.testing.assert_close(gate.server.weights, scaffold.server.weights, rtol=1e-12, atol=1e-12)
+        if "steps" not in options:
+            for client in range(5):
+                delta = gate.memories[client]["directions"] - gate.server.memory["directions"]
+                variate = scaffold.memories[client]["variate"] - scaffold.server.memory["variate"]
+                torch.testing.assert_close(delta, variate, rtol=1e-10, atol=1e-12)
+    assert len(pairs) == 4
+    assert not torch.allclose(gate.server.weights, final_state(FedAvg(), **options).server.weights, rtol=1e-6)
+
+
+def _states(method, **options):
+    simulator = make_simulator(method, **options)
+    return [finished.state for finished in run_rounds(simulator, simulator.initial_state())]
+
+
+def test_fedcomgate_needs_all_clients():
+    with pytest.raises(InvalidInput, match=r"participation is 0.4, but fedcomgate needs all clients; set it to 1\."):
+        make_simulator(FedComGate(), participation=0.4)
 
 
 class Frozen(AveragedMemory):

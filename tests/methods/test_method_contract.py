@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from sketches import SKETCHES
 
 from fedtaco.methods import (
     METHODS,
@@ -36,7 +35,6 @@ SUBJECTS: list[Method] = [
     FoolsGoldOriginal(scale="sum"),
     StemOriginal(server_momentum="eta"),
     FedAdam(v0="zero", bias_correction="on"),
-    *SKETCHES,
 ]
 
 

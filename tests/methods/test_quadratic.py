@@ -5,31 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from quadratic_clients import CENTRES, CURVATURES, Point, quadratic
 
 import fedtaco
 from fedtaco.methods import FedAvg, FedDC, FedDyn, FedExP, FedNova, FedProx, Mime, MimeLite, Scaffold, ScaffoldM
 
-CURVATURES = [np.diag([1.0, 4.0]), np.diag([3.0, 0.5]), np.array([[2.0, 0.8], [0.8, 1.0]])]
-CENTRES = [np.array([2.0, -1.0]), np.array([-3.0, 2.0]), np.array([0.5, 4.0])]
 OPTIMUM = np.linalg.solve(sum(CURVATURES), sum(H @ c for H, c in zip(CURVATURES, CENTRES, strict=True)))
-
-
-class Point(nn.Module):
-    """A model that is a point in the plane; it passes its input on to the loss."""
-
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.zeros(2, dtype=torch.float64))
-
-    def forward(self, curvature):
-        return self.w.expand(len(curvature), 2), curvature
-
-
-def quadratic(output, centre):
-    w, curvature = output
-    gap = w - centre
-    return 0.5 * torch.einsum("bi,bij,bj->b", gap, curvature, gap).mean()
 
 
 def limit(method, local_steps):

@@ -30,8 +30,9 @@ SETTINGS = {
     "freeloaders": 1,
     "engine": "serial",
     "model": "mlp:8",
+    "diagnose": True,
 }
-RECORDS = ("rounds.jsonl", "clients.jsonl")
+RECORDS = ("rounds.jsonl", "clients.jsonl", "diagnostics.jsonl")
 DOCUMENTS = ("config.toml", "summary.json", "checkpoint/manifest.json")
 
 
@@ -235,6 +236,7 @@ def _report(folder: Path, specimens: Specimens) -> None:
     assert page["rounds"] == len(history)
     _assert_beginning(history.table(), specimens.result.history.table())
     _assert_beginning(history.client_table(), specimens.result.history.client_table())
+    _assert_beginning(run.diagnostics().client_table(), specimens.result.diagnostics.client_table())
     assert run.partition().equals(RunFolder(specimens.finished).partition())
     assert run.summary() is None or run.summary()["rounds"] == len(history) == len(specimens.result.history)
 
@@ -254,5 +256,6 @@ def _resume(folder: Path, specimens: Specimens) -> None:
 def _assert_result(result: fedtaco.Result, specimens: Specimens) -> None:
     expected = specimens.result
     assert_same_model(expected.model, result.model)
+    assert result.diagnostics == expected.diagnostics
     assert without_times(result.history.table()) == without_times(expected.history.table())
     assert without_times(result.history.client_table()) == without_times(expected.history.client_table())

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from fedtaco.records import ClientEvaluation, ClientRecord, Decision, History, PartitionRecord, RoundRecord, RunFolder
+from fedtaco.records import (
+    ClientDiagnostics,
+    ClientEvaluation,
+    ClientRecord,
+    Decision,
+    History,
+    PartitionRecord,
+    RoundDiagnostics,
+    RoundRecord,
+    RunFolder,
+)
 from fedtaco.records.summary import summarize
 
 
@@ -22,6 +32,7 @@ def write_run(
     stopped: str | None = None,
     timed: bool = True,
     validation: bool = False,
+    bytes_up: int = 0,
     expelled: dict[int, int] | None = None,
     dropped: dict[int, dict[int, str]] | None = None,
     classes: int = 10,
@@ -31,13 +42,14 @@ def write_run(
     warnings: dict[int, str] | None = None,
     metrics: dict[str, float | None] | None = None,
     evaluations: tuple[ClientEvaluation, ...] = (),
+    over_correction: dict[int, list[float | None]] | None = None,
     **settings: Any,
 ) -> RunFolder:
     """Write a run with one client per entry of ``groups`` and one round per accuracy.
 
     ``expelled`` maps clients to rounds, ``dropped``, ``decisions`` and ``warnings`` rounds to events. Without
     ``classes`` the clients' labels are unknown, as on Flower. An accuracy of ``None`` stands for a round without
-    evaluation.
+    evaluation. ``over_correction`` maps rounds to the indices of all clients, in a diagnosed run.
     """
     clients, folder = len(groups), RunFolder(path)
     config = {
@@ -53,6 +65,7 @@ def write_run(
         "engine": "auto",
         "parameters": {},
         "ran_by": {"engine": "serial", "reason": "the work is small"},
+        **({} if over_correction is None else {"diagnose": True}),
         **settings,
     }
     counts = np.arange(clients * classes).reshape(clients, classes) + 1
@@ -92,6 +105,8 @@ def write_run(
             balanced_accuracy=accuracy,
             metrics=metrics or {},
             cohort=len(own),
+            bytes_up=bytes_up,
+            bytes_down=2 * bytes_up,
             dropped=(dropped or {}).get(number, {}),
             decisions=(decisions or {}).get(number, []),
             gain=gains[number - 1] if gains else None,
@@ -99,14 +114,30 @@ def write_run(
         )
         history.rounds.append(record)
         history.clients.extend(own)
-        folder.append_round(record, own)
+        found = None if over_correction is None else diagnosed(number, over_correction[number])
+        folder.append_round(record, own, found)
     if not finished and accuracies:
         folder.save_checkpoint(len(accuracies), {"state/weights": np.zeros(1)}, {})
     if finished:
-        run = {"method": method.rpartition(":")[2], "seed": seed, "personal": None, "partition_notes": []}
+        run = {
+            "method": method.rpartition(":")[2],
+            "seed": seed,
+            "personal": None,
+            "compress": None,
+            "partition_notes": [],
+        }
         ending = {"stopped": stopped, "ended_early": None}
         if evaluations:
             folder.save_client_evaluations(evaluations)
         measured = summarize(history, config["target"], partition, evaluations=evaluations)
         folder.save_summary({**run, **ending, **measured})
     return folder
+
+
+def diagnosed(number: int, indices: list[float | None]) -> RoundDiagnostics:
+    """Return the diagnostics of a round with these over-correction indices."""
+    clients = [
+        ClientDiagnostics(client, 1.0, 0.5, drift=float(number), over_correction=index)
+        for client, index in enumerate(indices)
+    ]
+    return RoundDiagnostics(number, 1.0, 2.0, 0.5, clients=clients)

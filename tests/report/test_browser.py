@@ -125,6 +125,25 @@ def test_all_charts_are_drawn_without_errors_or_warnings(browser, page):
     assert complaints(browser) == []
 
 
+def test_over_correction_is_a_heat_map_around_one(browser, tmp_path):
+    indices = {1: [None] * 3, 2: [0.5, 0.8, 1.2], 3: [0.25, 1.5, None]}
+    folders = [write_run(tmp_path / "fedavg", "fedavg"), write_run(tmp_path / "taco", over_correction=indices)]
+    write_report(folders, tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    choose(browser, "#quantity", "over-correction index")
+    assert element(browser, "#clients-note").text.startswith("No values: the run was not diagnosed")
+    choose(browser, "#method", "taco")
+    cells = "const [{ z, zmin, zmax }] = document.getElementById('clients').data; return [z, zmin, zmax]"
+    assert browser.execute_script(cells) == [[[None, 0.8, 1.5], [None, 1.2, None], [None, 0.5, 0.25]], 0, 2]
+    assert element(browser, "#clients-note").text.startswith("Step along the correction over the step that is best")
+    assert "over-correction index, taco" in element(browser, "#clients").get_attribute("aria-label")
+    fills = "return getComputedStyle(document.querySelector('#clients .hm image')).visibility"
+    assert browser.execute_script(fills) == "visible"
+    choose(browser, "#quantity", "α, TACO's coefficient")
+    assert "Step along" not in element(browser, "#clients-note").text
+    assert complaints(browser) == []
+
+
 def test_a_method_is_hidden_and_shown_in_both_charts(browser, page):
     opened(browser, page)
     button = element(browser, "button.method[data-method='2']")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from run_summaries import run_summaries, run_summary
 
+from fedtaco.report.headline import describe_results
 from fedtaco.report.results import build_results
 
 
@@ -87,3 +88,46 @@ def test_methods_that_swing_are_named():
     runs = [run_summary("taco", seed, 0.8, **(swinging if seed else {})) for seed in (0, 1)]
     runs += [run_summary("foolsgold", seed, 0.7, **swinging) for seed in (0, 1)]
     assert headline(runs).endswith("taco swings in 1 of 2 seeds. foolsgold swings.")
+
+
+def diagnosed(method, clients=(), measured_rounds=10, rounds=0, measured=100):
+    found = {"measured": measured, "share": 0.5, "uphill": 0.2, "measured_clients": 20 if measured else 0}
+    found |= {"clients": list(clients), "measured_rounds": measured_rounds, "rounds": rounds}
+    return {"method": method, "seed": 0, "over_correction": found}
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        (
+            diagnosed("taco", [1, 4, 7], rounds=6),
+            "The correction of taco goes too far for 3 of 20 clients in most rounds (1, 4 and 7), for the global model "
+            "in 6 of 10 rounds: try a weaker one.",
+        ),
+        (
+            diagnosed("fedacg", range(20), rounds=5),
+            "The correction of fedacg goes too far for 20 of 20 clients in most rounds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "
+            "10, 11 and 8 more), for the global model in 5 of 10 rounds: it need not be weaker.",
+        ),
+        (
+            diagnosed("scaffold", measured_rounds=0),
+            "The correction of scaffold goes too far for none of 20 clients in most rounds: it need not be weaker.",
+        ),
+        (
+            diagnosed("fedavgm", measured=0, rounds=9),
+            "The correction of fedavgm goes too far for the global model in 9 of 10 rounds: try a weaker one.",
+        ),
+        (diagnosed("fedavg", measured=0, measured_rounds=0), "fedavg corrects nothing."),
+    ],
+    ids=["clients and rounds", "clients only", "corrections that cancel", "server momentum", "no correction"],
+)
+def test_diagnosed_methods_are_described(run, sentence):
+    assert describe_results([], [run]) == [sentence]
+
+
+def test_diagnosed_seeds_are_joined_and_other_runs_skipped():
+    runs = [diagnosed("taco", [1], rounds=9), diagnosed("taco", [2, 3], rounds=4), {"method": "stem", "seed": 0}]
+    assert describe_results([], runs) == [
+        "The correction of taco goes too far for 3 of 40 clients in most rounds, for the global model in 13 of 20 "
+        "rounds: try a weaker one."
+    ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from folders import write_run
+from folders import diagnosed, write_run
 
+from fedtaco.records import Diagnostics
 from fedtaco.report.charts import POINTS
 from fedtaco.report.heatmap import ColumnBins, HeatMap, RowBins
 from fedtaco.report.page_data import build_page_data
@@ -19,6 +20,28 @@ def test_clients_are_drawn_by_group_and_labels_with_them(tmp_path):
     assert partition["counts"][2] == list(range(1, 11))
     assert run["values"]["alpha"] == [[0.11, 0.12, 0.13], [0.21, 0.22, 0.23], [0.01, 0.02, 0.03]]
     assert run["values"]["norm"][0] == [1.0, 2.0, 3.0]
+
+
+def test_diagnosed_quantities_are_drawn_if_a_run_has_them(tmp_path):
+    indices = {1: [None, None, None], 2: [0.5, -0.2, 7.0], 3: [0.25, 1.5, None]}
+    data = build_page_data([write_run(tmp_path / "a", over_correction=indices), write_run(tmp_path / "b", "fedavg")])
+    run, plain = data["runs"]
+    names = [quantity["name"] for quantity in data["quantities"]]
+    assert names[-3:] == ["over_correction", "gradient_cosine", "drift"]
+    assert "over_correction" not in plain["values"]
+    assert run["values"]["over_correction"] == [[None, 2.0, 1.5], [None, 2.0, None], [None, 0.5, 0.25]]
+    assert run["values"]["drift"] == [[1.0, 2.0, 3.0]] * 3
+
+
+def test_runs_that_are_not_diagnosed_offer_no_diagnosed_quantity(tmp_path):
+    data = build_page_data([write_run(tmp_path / "a")])
+    assert "over_correction" not in {quantity["name"] for quantity in data["quantities"]}
+
+
+def test_diagnosed_quantities_are_averaged_into_cells():
+    heat = HeatMap(RowBins.of(None, 4, limit=2), ColumnBins(4, limit=2))
+    heat.add_diagnostics(Diagnostics([diagnosed(number, [0.1, 0.5, None, number / 2]) for number in (1, 2, 3, 4)]))
+    assert heat.values()["over_correction"] == [[0.3, 0.3], [0.75, 1.75]]
 
 
 def test_methods_on_the_same_data_share_a_label_map(tmp_path):

@@ -71,6 +71,19 @@ def test_an_unfinished_seed_counts_in_the_rounds_that_it_finished(tmp_path):
     assert (row.summary.accuracy, row.status) == (pytest.approx(0.6), "1 of 2 seeds unfinished")
 
 
+def test_megabytes_are_those_that_clients_have_sent_until_then(tmp_path):
+    sizes = {"fedavg": 1_500_000, "taco": 500_000}
+    folders = [write_run(tmp_path / method, method, bytes_up=size) for method, size in sizes.items()]
+    data = build_page_data(folders)
+    assert [one["curves"]["accuracy"]["megabytes"] for one in data["methods"]] == [[1.5, 3.0, 4.5], [0.5, 1.0, 1.5]]
+    table = re.search("<table>.*?</table>", page_of(folders), re.S)[0]
+    assert "MB up" in table and "<td>1.5</td><td>3</td>" in table
+    assert "bytes_up,bytes_down" in data["tables"]["csv"] and "MB up & MB down" in data["tables"]["tex"]
+    unknown = build_page_data([write_run(tmp_path / "unknown")])
+    assert unknown["methods"][0]["curves"]["accuracy"]["megabytes"] is None
+    assert "MB up" not in unknown["tables"]["tex"]
+
+
 def test_seconds_and_held_out_accuracy_are_shown_where_they_were_measured(tmp_path):
     folder = write_run(tmp_path / "a", timed=False, validation=True)
     data = build_page_data([folder])

@@ -98,7 +98,9 @@ def test_run_continues_within_a_schedule(local, engine, tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     """With partial participation, a detector, and a line that a crash cut off."""
-    settings = {"dataset": "digits", "rounds": 3, "local_steps": 2, "participation": 0.5, "detector": "paper"}
+    some = {"participation": 0.5, "detector": "paper"}
+    settings = {"dataset": "digits", "rounds": 3, "local_steps": 2}
+    settings |= {"detector": "guard"} if METHODS[method].needs_all_clients else some
     expected = fedtaco.run(method, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
         fedtaco.run(method, out=tmp_path / "run", callbacks=[interrupt_after(2)], **settings)
@@ -109,6 +111,22 @@ def test_every_method_continues_after_an_incomplete_line(method, tmp_path):
     assert resumed.history == RunFolder(tmp_path / "run").history()
     lines = (tmp_path / "run" / "clients.jsonl").read_text().splitlines()
     assert all(json.loads(line)["schema"] == SCHEMA for line in lines)
+
+
+@pytest.mark.parametrize("compress", ["q8", "topk:0.05"])
+@pytest.mark.parametrize("method", ["scaffold", "taco"])
+def test_residuals_and_streams_continue(method, compress, tmp_path):
+    settings = {**SETTINGS, "engine": "serial", "compress": compress}
+    expected = fedtaco.run(method, **settings)
+    with pytest.raises(Interrupted):
+        fedtaco.run(method, out=tmp_path / "run", callbacks=[interrupt_after(4)], **settings)
+    fedtaco.run(method, out=tmp_path / "run", resume=True, **settings)
+    assert_same_result(expected, fedtaco.load(tmp_path / "run"))
+    summary = fedtaco.load(tmp_path / "run").summary
+    assert summary["compress"] == compress
+    assert summary["bytes_up"] == sum(expected.history.column("bytes_up")) > 0
+    with pytest.raises(InvalidInput, match=r"compress is .* there and .*none.* here"):
+        fedtaco.run(method, out=tmp_path / "run", resume=True, **{**settings, "compress": "none"})
 
 
 def test_evaluations_every_few_rounds_continue_as_planned(tmp_path):

@@ -39,13 +39,19 @@ def print_line(sentence: str, console: Console | None = None, *, style: str = ""
     (console or PlainConsole()).print(line, soft_wrap=True)
 
 
+def fits(table: Table) -> bool:
+    """Return whether the terminal is wide enough for a table."""
+    console = PlainConsole()
+    return console.measure(table, options=console.options.update(max_width=MAX_LINE)).maximum <= console.width
+
+
 def print_with_notes(table: Table, headline: Sequence[str], notes: Sequence[str]) -> None:
     """Print a table and, below it, sentences on what it shows and, dimmed, sentences that explain it.
 
     If the table does not fit into the terminal, its columns are printed closer together.
     """
     console = PlainConsole()
-    if console.measure(table, options=console.options.update(max_width=MAX_LINE)).maximum > console.width:
+    if not fits(table):
         table.padding = 0
     console.print(table)
     for sentences, style in ((headline, ""), (notes, "dim")):

@@ -56,13 +56,12 @@ class AdversarialEngine:
             if is_training and job.client in adversaries.clients:
                 memory = memories.get(job.client, {})
                 upload["update"] = adversaries.change_update(job.client, number, start, memory, upload["update"])
-            results.put(job, result, upload)
+            results.put(job, replace(result, upload=upload))
         zeros = self._zero_upload(method, instructions, freeloading)
         for job in freeloading:
             memory = memories.get(job.client, {})
             forged = {"update": adversaries.forge(job.client, number, start, memory)} if is_training else {}
-            result = ClientResult({**zeros, **forged}, job.memory, instructions.buffers, seconds=None)
-            results.put(job, result, result.upload)
+            results.put(job, ClientResult({**zeros, **forged}, job.memory, instructions.buffers, seconds=None))
         if not is_training:
             return results, memories
         present = [job.client for job in jobs if job.client in adversaries.clients]

@@ -25,7 +25,7 @@ class Engine(Protocol):
         Returns
         -------
         CohortResults
-            The results of all jobs, with decoded uploads.
+            The results of all jobs.
         """
         ...
 

@@ -36,7 +36,7 @@ class BatchedEngine:
         results = CohortResults.empty(jobs)
         for chunk in chunks:
             for job, result in zip(chunk, self._run_stacked(method, instructions, chunk), strict=True):
-                results.put(job, result, method.decode(result.upload))
+                results.put(job, result)
         return results
 
     def close(self) -> None:

@@ -20,8 +20,7 @@ class SerialEngine:
     def run(self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]) -> CohortResults:
         results = CohortResults.empty(jobs)
         for job in jobs:
-            result = self.run_client(method, instructions, job)
-            results.put(job, result, method.decode(result.upload))
+            results.put(job, self.run_client(method, instructions, job))
         return results
 
     def run_client(self, method: Method, instructions: Instructions, job: ClientJob) -> ClientResult:

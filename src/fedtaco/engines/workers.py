@@ -130,9 +130,9 @@ class SharedBuffers:
         """Return a copy of a client's memory before the round."""
         return {name: rows[row].clone() for name, rows in self.memory.items()}
 
-    def write_result(self, row: int, upload: NamedTensors, result: ClientResult) -> None:
-        """Copy a client's decoded upload, new memory and buffers into its row."""
-        _copy({name: rows[row] for name, rows in self.upload.items()}, upload)
+    def write_result(self, row: int, result: ClientResult) -> None:
+        """Copy a client's upload, new memory and buffers into its row."""
+        _copy({name: rows[row] for name, rows in self.upload.items()}, result.upload)
         _copy({name: rows[row] for name, rows in self.new_memory.items()}, result.memory)
         self.new_buffers[row].copy_(result.buffers)
 
@@ -248,7 +248,7 @@ def _work(
             jobs = [ClientJob(row, client, steps, shared.read_memory(row)) for row, client, steps in job_numbers]
             results = run_batch(method, shared.read_instructions(phase, round_number), jobs)
             for job, result in zip(jobs, results, strict=True):
-                shared.write_result(job.row, method.decode(result.upload), result)
+                shared.write_result(job.row, result)
             measured = [(result.seconds, result.training_loss) for result in results]
             link.send({job.row: numbers for job, numbers in zip(jobs, measured, strict=True)})
         except Exception as error:

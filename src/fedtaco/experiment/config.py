@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
+from fedtaco.codecs import check_compression, parse_codec
 from fedtaco.data import BY_CLIENT, check_partition, count_own_clients, dataset_info
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask, name_of
-from fedtaco.methods import METHODS, Method, check_optimizer
+from fedtaco.methods import METHODS, Method, check_optimizer, check_participation
 from fedtaco.models import check_model
 from fedtaco.parameters import Configurable, Domain, ParameterValue, domains
 from fedtaco.records.formatting import pluralize
@@ -84,6 +85,8 @@ def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> Experiment
         )
     method, detector = create_method_and_detector(config)
     check_optimizer(method, make_optimizer(config))
+    check_compression(method, parse_codec(config["compress"]))
+    check_participation(method, config["participation"])
     check_parameters(config["parameters"], [config["method"]], config["detector"])
     return {**config, "parameters": {**method.parameters(), **detector.parameters()}}
 

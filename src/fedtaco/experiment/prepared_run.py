@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.codecs import parse_codec
 from fedtaco.data import (
     Partition,
     Samples,
@@ -52,7 +53,7 @@ class PreparedRun:
     test_samples: int
     """Number of samples in the test set, of which ``eval_samples`` are evaluated."""
     notes: Sequence[str]
-    """Remarks on the partition, for the user."""
+    """Remarks on the partition and on what the detector can find, for the user."""
     simulator: Simulator
     engine: EngineChoice
 
@@ -112,7 +113,9 @@ class PreparedRun:
         unknown = PartitionRecord.unknown(len(parts)).label_counts
         counts = unknown if data.labels is None else label_counts(data.labels, parts, data.info.classes)
         record = PartitionRecord(parts, counts, partition.groups, sorted(adversaries.clients))
-        return cls(record, 0 if data.test is None else len(data.test), partition.notes, simulator, engine)
+        note = detector.note(simulator.server.codec)
+        notes = [*partition.notes, *([] if note is None else [note])]
+        return cls(record, 0 if data.test is None else len(data.test), notes, simulator, engine)
 
 
 def prepare_simulator(
@@ -192,8 +195,10 @@ def prepare_simulator(
         participation=config["participation"],
         weighting=config["weighting"],
         detector=detector,
+        codec=parse_codec(config["compress"]),
         adversaries=adversaries,
         engine=engine.build(runner),
+        diagnose=config["diagnose"],
     )
     return simulator, engine
 

@@ -82,7 +82,7 @@ def _run(
     simulator, engine = prepared.simulator, prepared.engine
     recorder = Recorder(folder, stored, prepared.partition)
     initial = simulator.initial_state()
-    memory = simulator.runner.new_memory(simulator.method, initial.server.weights)
+    memory = simulator.new_memory(simulator.server.train_instructions(initial, torch.arange(1)))
     state = recorder.begin(initial, engine.to_config(), resume=options.resume, client_memory=memory)
     path = None if folder is None else folder.path
     run = Run(config, path, str(engine), recorder.history.rounds, lambda: recorder.current_model(simulator.model))
@@ -145,7 +145,7 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
     Returns
     -------
     Result
-        The history, the models, and their evaluations on each client's own samples.
+        The history, the models, their evaluations on each client's own samples, and the diagnostics.
 
     Raises
     ------
@@ -174,6 +174,7 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
         folder.summary() or {},
         read_personal_layers(folder, flat),
         folder.client_evaluations(),
+        folder.diagnostics(),
         average,
     )
 

@@ -91,9 +91,9 @@ def train(
     **settings
         ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
         ``weight_decay``, ``clip_norm``, ``server_lr``, ``local_work``, ``client_dropout``, ``deadline``, ``personal``,
-        ``weighting``, ``participation``, ``engine``, ``device``, ``seed``, ``validation``, ``eval_every``,
-        ``eval_samples``, ``average_last``, ``fine_tune_steps``, ``target``, ``freeloaders``, ``behaviour`` and
-        ``parameters``, as ``fedtaco run --help`` explains them.
+        ``compress``, ``weighting``, ``participation``, ``engine``, ``device``, ``seed``, ``validation``,
+        ``eval_every``, ``eval_samples``, ``average_last``, ``fine_tune_steps``, ``target``, ``diagnose``,
+        ``freeloaders``, ``behaviour`` and ``parameters``, as ``fedtaco run --help`` explains them.
 
     Returns
     -------

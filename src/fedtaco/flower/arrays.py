@@ -2,6 +2,7 @@
 
 import copy
 import io
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -57,6 +58,12 @@ def read_tensors(
     if max_bytes is not None and size > max_bytes + MAX_HEADER * len(record):
         raise InvalidArrays(f"{name} has {size:,} bytes instead of at most {max_bytes:,}")
     return {key: _read_tensor(array) for key, array in record.items()}
+
+
+def wire_bytes(content: Mapping[str, object]) -> int:
+    """Return the number of bytes of all arrays in a message, with the header that each of them has."""
+    records = (record for record in content.values() if isinstance(record, ArrayRecord))
+    return sum(len(array.data) for record in records for array in record.values())
 
 
 def _read_tensor(array: Array) -> Tensor:

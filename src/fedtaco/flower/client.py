@@ -8,7 +8,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.client import ClientConfig, ClientRunner, dry_run
+from fedtaco.codecs import check_compression, parse_codec
 from fedtaco.cohort import ClientJob, Instructions
+from fedtaco.compression import Compression, without_residuals
 from fedtaco.data import as_samples
 from fedtaco.device import choose_device, deterministic_torch
 from fedtaco.errors import InvalidInput
@@ -32,6 +34,7 @@ def train(
     loss: Loss = cross_entropy,
     device: str = "cpu",
     allow_methods: Sequence[str] = (),
+    allow_codecs: Sequence[str] = (),
 ) -> Message:
     """Run this node's part of a round of :class:`FedStrategy`, and return the reply.
 
@@ -55,6 +58,8 @@ def train(
         Methods of your own that the server may ask for, as ``["package.module:Class"]``; this node imports them, and
         their ``cost`` limits how many vectors and scalars it receives. Without it, only the methods of fedtaco are
         possible, and nothing is imported.
+    allow_codecs
+        Codecs of your own that the server may ask for, likewise.
 
     Returns
     -------
@@ -64,8 +69,8 @@ def train(
     Raises
     ------
     InvalidInput
-        If the message is not from FedStrategy or not valid, its method is not allowed, the model differs from the
-        server's, or the samples do not fit the model.
+        If the message is not from FedStrategy or not valid, its method or codec is not allowed, the model differs from
+        the server's, or the samples do not fit the model.
 
     Examples
     --------
@@ -79,6 +84,8 @@ def train(
     node = NodeInstructions.from_config(config if isinstance(config, ConfigRecord) else {})
     method, constants = _create_method(node, allow_methods), node.constants
     check_optimizer(method, constants.optimizer)
+    codec = parse_codec(node.settings["compress"], allow_codecs)
+    check_compression(method, codec)
     flat = FlatModel(model, choose_device(device), split_names(node.settings["personal"] or ""))
     check_dtypes(flat.module)
     instructions = read_instructions(node, msg.content, flat, method.cost)
@@ -88,14 +95,17 @@ def train(
         check_samples(flat, {"this node": samples}, loss)
     client_config = ClientConfig(constants, node.settings["batch_size"], loss, node.settings["seed"])
     runner = ClientRunner(flat, [samples] * constants.clients, client_config)
-    store = open_store(context, node)
+    store, compression = open_store(context, node), Compression(method, codec, node.settings["seed"], constants)
     fresh = runner.new_memory(method, instructions.broadcast.start)
     _require_content(method, instructions, node, fresh)
+    fresh = {**fresh, **compression.initial_residuals(instructions, fresh)}
     stored = store.get(node.memory_round, like=fresh) if fresh and node.memory_round else None
     job = ClientJob(0, node.client, node.local_steps(len(samples)), stored or fresh)
     with deterministic_torch():
         runner.warm_up()
-        result = runner.run(method, instructions, job)
+        result = compression.compress_result(
+            instructions, job, runner.run(method, instructions, without_residuals(job))
+        )
     if node.phase == "train" and result.memory:
         store.put(node.round, result.memory, keep=node.memory_round)
     lost = bool(fresh and node.memory_round and stored is None)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedtaco.client import dry_run
 from fedtaco.cohort import Instructions, Phase
+from fedtaco.compression import Compression
 from fedtaco.errors import RunStopped, StopTraining
 from fedtaco.flower.exchange import PAUSE, Exchange
 from fedtaco.flower.log import log
@@ -56,7 +57,7 @@ class Deployment:
     exchange: Exchange
     state: RunState
     nodes: NodeRegistry
-    _templates: dict[Phase, NamedTensors] = field(default_factory=dict)
+    _templates: dict[Phase, tuple[NamedTensors, NamedTensors]] = field(default_factory=dict)
     _rejected: set[int] = field(default_factory=set)
 
     @property
@@ -120,15 +121,20 @@ class Deployment:
         present = self.nodes.connected_mask(grid.get_node_ids()) & ~self.state.detector_memory["expelled"]
         return torch.nonzero(present).flatten().tolist()
 
-    def upload_template(self, instructions: Instructions) -> NamedTensors:
-        """Return the names, shapes and types of what an honest client sends, buffers included."""
+    @property
+    def compression(self) -> Compression:
+        """Decodes the uploads."""
+        return Compression(self.server.method, self.server.codec, self.server.seed, self.server.constants)
+
+    def upload_templates(self, instructions: Instructions) -> tuple[NamedTensors, NamedTensors]:
+        """Return the names, shapes and types of an honest upload, and of what the client sends, buffers included."""
         if instructions.phase not in self._templates:
             method, constants = self.server.method, self.server.constants
             memory = method.client_memory(instructions.broadcast.start, constants)
             upload, _ = dry_run(method, instructions, constants, memory)
             buffers = {"buffers": instructions.buffers} if instructions.buffers.numel() else {}
-            shapes = {name: tensor.to("meta") for name, tensor in {**upload, **buffers}.items()}
-            self._templates[instructions.phase] = shapes
+            payload = {**self.compression.payload_template(instructions, upload), **buffers}
+            self._templates[instructions.phase] = _shapes(upload), _shapes(payload)
         return self._templates[instructions.phase]
 
     def _await_cohort(self) -> Tensor:
@@ -148,6 +154,10 @@ class Deployment:
 
         wait_for_nodes(self.exchange, enough, self.policy.min_available_nodes)
         return chosen
+
+
+def _shapes(named: NamedTensors) -> NamedTensors:
+    return {name: tensor.to("meta") for name, tensor in named.items()}
 
 
 def wait_for_nodes(exchange: Exchange, enough: Callable[[list[int]], bool], wanted: int) -> list[int]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 
-from fedtaco.cohort import CohortResults, Instructions
+from fedtaco.cohort import CohortResults, Instructions, Traffic
 from fedtaco.device import deterministic_torch
 from fedtaco.diagnostics.stability import monitor
 from fedtaco.errors import RunStopped
+from fedtaco.flower.arrays import wire_bytes
 from fedtaco.flower.log import log
 from fedtaco.flower.replies import NO_HEADER, NOT_LOADED, RAISED, ReplyCollector
 from fedtaco.flower.wire import NodeInstructions, broadcast_records
@@ -35,6 +36,7 @@ class OpenRound:
         self._unanswered: CohortResults | None = None
         """The results of the survey phase if it had no usable reply."""
         self._survey_decisions: list[Decision] = []
+        self._survey_traffic = Traffic()
 
     def train_messages(self, config: ConfigRecord) -> list[Message]:
         """Return one message per node; run the survey phase first if the method has one.
@@ -62,6 +64,7 @@ class OpenRound:
         If no reply can be used, the model does not change, and ``None`` is returned.
         """
         results = self._unanswered or self._results()
+        results.traffic += self._survey_traffic
         if self._collector is None or not len(results.clients):
             self.outcome = self.server.skip_round(self.state, results)
             log.warning("Round %d: no reply could be used; the model stays as it was.", self.number)
@@ -126,16 +129,20 @@ class OpenRound:
         if not len(results.clients):
             self._unanswered = results
             return False
+        self._survey_traffic = results.traffic
         return True
 
     def _messages(self, instructions: Instructions, config: ConfigRecord) -> list[Message]:
         """Return one message per node, with shared vectors and its own scalars, and prepare to collect the replies."""
         deployment, method = self.deployment, self.server.method
-        template, key = deployment.upload_template(instructions), deployment.policy.weighted_by_key
+        lowest, key = deployment.model.min_buffers, deployment.policy.weighted_by_key
+        templates = deployment.upload_templates(instructions)
         shares = deployment.work_shares(self.cohort, instructions.round)
-        steps, lowest = [deployment.valid_steps(share) for share in shares], deployment.model.min_buffers
-        self._collector = ReplyCollector(method, instructions, self.cohort, template, lowest, steps, key)
+        steps = [deployment.valid_steps(share) for share in shares]
+        collector = ReplyCollector(deployment.compression, instructions, self.cohort, *templates, lowest, steps, key)
         vectors, frozen = broadcast_records(instructions), deployment.model.frozen_fingerprint()
+        collector.traffic += Traffic(wire_down=len(self.cohort) * wire_bytes(vectors))
+        self._collector = collector
         messages = []
         for row, client in enumerate(self.cohort):
             node = NodeInstructions(
@@ -199,10 +206,10 @@ class OpenRound:
         fresh = method.client_memory(instructions.broadcast.start, self.server.constants)
         if not self.server.detector.is_active or not fresh:
             return {}
-        memories = {}
+        memories: dict[int, NamedTensors] = {}
         for row, client in enumerate(results.clients.tolist()):
             before = fresh if client in lost else self.state.memories.get(client, fresh)
-            memories[client] = self.server.mirrored_memory(instructions, results, row, before)
+            memories[client] = {**before, **self.server.mirror(instructions, results, row, before)}
         return memories
 
     def _log_decisions(self, outcome: RoundOutcome) -> None:

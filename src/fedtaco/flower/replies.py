@@ -6,13 +6,14 @@ import torch
 from flwr.app import Message, MetricRecord, RecordDict
 from torch import Tensor
 
-from fedtaco.cohort import CohortResults, Instructions, normalize
+from fedtaco.cohort import CohortResults, Instructions, Traffic, normalize
+from fedtaco.compression import Compression
 from fedtaco.errors import RunStopped
-from fedtaco.flower.arrays import InvalidArrays, read_tensors
+from fedtaco.flower.arrays import InvalidArrays, read_tensors, wire_bytes
 from fedtaco.flower.metrics import ReportedMetrics, cap_counts, mean_metrics, read_metric, read_number
 from fedtaco.flower.upload_matrix import allocate_matrix
 from fedtaco.flower.wire import SECONDS, TRAINING_LOSS, read_header, read_metrics, wire_key
-from fedtaco.methods import Method, NamedTensors
+from fedtaco.methods import NamedTensors
 from fedtaco.parameters import Domain
 from fedtaco.printable import printable, quoted
 from fedtaco.screen import find_invalid
@@ -35,14 +36,16 @@ class ReplyCollector:
 
     Parameters
     ----------
-    method
+    compression
         Decodes the uploads.
     instructions
         What the cohort received.
     cohort
         The clients that received it.
     template
-        Names, shapes and types of an honest reply's tensors, buffers included.
+        Names, shapes and types of the tensors of an honest upload.
+    payload
+        The same of what an honest client sends: the upload after compression, and buffers.
     min_buffers
         The lowest valid value of each buffer.
     valid_steps
@@ -53,22 +56,24 @@ class ReplyCollector:
 
     def __init__(
         self,
-        method: Method,
+        compression: Compression,
         instructions: Instructions,
         cohort: list[int],
         template: NamedTensors,
+        payload: NamedTensors,
         min_buffers: Tensor,
         valid_steps: Sequence[Domain],
         weighted_by_key: str | None,
     ) -> None:
-        self.method, self.instructions, self.cohort = method, instructions, cohort
-        self.template, self.min_buffers = template, min_buffers
+        self.compression, self.instructions, self.cohort = compression, instructions, cohort
+        self.template, self.payload, self.min_buffers = template, payload, min_buffers
         self.valid_steps, self.weighted_by_key = valid_steps, weighted_by_key
         self.rows = {client: row for row, client in enumerate(cohort)}
         self.matrices: dict[str, Tensor] = {}
         self.counts: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.metrics: dict[int, ReportedMetrics] = {}
+        self.traffic = Traffic(down=len(cohort) * instructions.nbytes)
         self.lost_memory: list[int] = []
         self.dropped: dict[int, str] = {}
         self.reported: list[int] = []
@@ -99,6 +104,7 @@ class ReplyCollector:
             shares=normalize(cap_counts([self.counts.get(client, 0.0) for client in self.cohort])),
             buffers=vectors.pop("buffers", self.instructions.buffers.expand(count, -1)),
             vectors=vectors,
+            traffic=self.traffic,
             seconds={client: _seconds(own) for client, own in self.metrics.items()},
             training_losses={
                 client: read_metric(TRAINING_LOSS, own.get(TRAINING_LOSS)) for client, own in self.metrics.items()
@@ -121,6 +127,7 @@ class ReplyCollector:
         header = read_header(message)
         if header is None:
             raise UnusableReply(NO_HEADER)
+        self.traffic += Traffic(wire_up=wire_bytes(message.content))
         for name, expected in (("phase", self.instructions.phase), ("round", self.instructions.round)):
             found = header.get(wire_key(name))
             if found != expected:
@@ -131,7 +138,7 @@ class ReplyCollector:
         content = message.content
         metrics = read_metrics(content)
         count = 1.0 if self.weighted_by_key is None else _count(metrics, self.weighted_by_key)
-        vectors = self._vectors(content)
+        vectors = self._vectors(client, content)
         for name, tensor in vectors.items():
             if name not in self.matrices:
                 self.matrices[name] = allocate_matrix(len(self.cohort), tensor)
@@ -140,25 +147,32 @@ class ReplyCollector:
         if header.get(wire_key("lost_memory")) is True:
             self.lost_memory.append(client)
 
-    def _vectors(self, content: RecordDict) -> NamedTensors:
+    def _vectors(self, client: int, content: RecordDict) -> NamedTensors:
         """Return the decoded upload and the buffers, after checking sizes, names, shapes, types and values."""
-        limits = {name: expected.nbytes for name, expected in self.template.items()}
+        limits = {name: expected.nbytes for name, expected in self.payload.items()}
+        total = sum(limits.values())
         buffers = read_tensors(content, "buffers", limits.pop("buffers", 0))
-        found = {**self.method.decode(read_tensors(content, "arrays", sum(limits.values()))), **buffers}
-        if set(found) != set(self.template):
-            raise UnusableReply(f"it contains {_names(found)} instead of {_names(self.template)}")
-        for name, expected in self.template.items():
+        sent = read_tensors(content, "arrays", sum(limits.values()))
+        self._require_template({**sent, **buffers})
+        self.traffic += Traffic(up=total)
+        vectors = self.compression.decompress(self.instructions, client, sent, self.template)
+        received = buffers.get("buffers", self.instructions.buffers)
+        rows = {name: tensor[None] for name, tensor in vectors.items()}
+        for reason in find_invalid(rows, received[None], self.min_buffers).values():
+            raise UnusableReply(reason)
+        return {**vectors, **buffers}
+
+    def _require_template(self, found: NamedTensors) -> None:
+        """Raise UnusableReply unless the tensors have the names, shapes and types of an honest reply."""
+        if set(found) != set(self.payload):
+            raise UnusableReply(f"it contains {_names(found)} instead of {_names(self.payload)}")
+        for name, expected in self.payload.items():
             tensor = found[name]
             if tensor.shape != expected.shape or tensor.dtype != expected.dtype:
                 raise UnusableReply(
                     f"{name} has the shape {tuple(tensor.shape)} and type {tensor.dtype} instead of "
                     f"{tuple(expected.shape)} and {expected.dtype}"
                 )
-        vectors = {name: tensor[None] for name, tensor in found.items() if name != "buffers"}
-        received = found.get("buffers", self.instructions.buffers)
-        for reason in find_invalid(vectors, received[None], self.min_buffers).values():
-            raise UnusableReply(reason)
-        return found
 
 
 def error_reason(message: Message) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from fedtaco.codecs import check_compression, parse_codec
 from fedtaco.errors import InvalidInput
-from fedtaco.methods import Method, check_optimizer, check_unequal_steps
+from fedtaco.methods import Method, check_optimizer, check_participation, check_unequal_steps
 from fedtaco.printable import quoted
 from fedtaco.runs.constants import make_optimizer
 from fedtaco.runs.settings import MAX_COUNT, SharedSettings, setting
@@ -33,6 +34,8 @@ class StrategySettings(SharedSettings, total=False):
 def check_method(method: Method, settings: Mapping[str, Any]) -> None:
     """Raise InvalidInput if a method cannot be combined with checked settings."""
     check_optimizer(method, make_optimizer(settings))
+    check_compression(method, parse_codec(settings["compress"]))
+    check_participation(method, settings["fraction_train"])
     if settings["local_epochs"] is not None or settings["local_work"] != "full":
         check_unequal_steps(method)
     key = settings["weighted_by_key"]

@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
+from fedtaco.codecs import parse_codec
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
 from fedtaco.flower.arrays import check_dtypes, with_weights
 from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
@@ -64,6 +65,7 @@ class FedStrategy(Strategy):
     **settings
         - ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
           ``weight_decay``, ``clip_norm``, ``server_lr``, ``seed``: as in :func:`fedtaco.train`; nodes receive them.
+        - ``compress``: the codec of uploads, such as ``"q8"``; client apps must allow one of your own.
         - ``local_work``: the share of its steps that each node takes, such as ``"uniform:0.3,1.0"``; as in
           :func:`fedtaco.train`.
         - ``personal``: the layers that each node keeps for itself, as patterns such as ``"head.*"``; client apps then
@@ -116,6 +118,7 @@ class FedStrategy(Strategy):
         run_settings |= {"local_steps": local_steps, "participation": own["fraction_train"], "weighting": weighting}
         self.run_settings = check_settings(RunSettings, run_settings)
         self.local_work = parse_local_work(own["local_work"])
+        self.codec = parse_codec(own["compress"])
         check_method(self.method, own)
         self.policy = NodePolicy(
             method=METHODS.spec(self.method),
@@ -143,7 +146,7 @@ class FedStrategy(Strategy):
             f"Cohort: {run['participation']:g} of the clients, at least {policy.min_train_nodes}; "
             f"{policy.min_available_nodes} must be connected",
             f"On the wire: {pluralize(cost.down, 'vector')} and {pluralize(cost.scalars_down, 'scalar')} down, "
-            f"{cost.up:g} vector{'' if cost.up == 1 else 's'} up",
+            f"{cost.up:g} vector{'' if cost.up == 1 else 's'} up; compression: {self.codec}",
             f"Detector: {self.detector.name}",
             f"Checkpoint: {'none' if self.folder is None else self.folder.path}",
         ]
@@ -151,6 +154,8 @@ class FedStrategy(Strategy):
             lines.insert(3, f"Local work: a share of the steps, {run['local_work']}")
         if run["personal"] is not None:
             lines.insert(3, f"Personal layers, which stay on the nodes: {run['personal']}")
+        if note := self.detector.note(self.codec):
+            lines.append(note)
         for line in lines:
             log.info("\t├── %s", line)
         if self.folder is not None and (cost.memory or run["personal"] is not None):
@@ -324,7 +329,7 @@ class FedStrategy(Strategy):
         run = check_settings(RunSettings, {**self.run_settings, "rounds": num_rounds})
         constants = make_constants(run, clients=clients, rounds=num_rounds, local_steps=run["local_steps"])
         size = min(clients, max(cohort_size(run["participation"], clients), self.policy.min_train_nodes))
-        return Server(self.method, constants, run["seed"], size, self.detector, run["eval_every"])
+        return Server(self.method, constants, run["seed"], size, self.detector, run["eval_every"], self.codec)
 
     def _config(self, server: Server) -> dict[str, Any]:
         """Return the settings as the run folder stores them."""

@@ -11,12 +11,14 @@ from fedtaco.methods.base import (
     ServerState,
     Uploads,
     check_optimizer,
+    check_participation,
     check_unequal_steps,
 )
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
 from fedtaco.methods.fedacg import FedACG
 from fedtaco.methods.fedavg import FedAvg
+from fedtaco.methods.fedcomgate import FedComGate
 from fedtaco.methods.feddc import FedDC
 from fedtaco.methods.feddyn import FedDyn
 from fedtaco.methods.fedexp import FedExP
@@ -62,6 +64,7 @@ FURTHER_METHODS: tuple[type[Method], ...] = (
     FedExP,
     FedAdam,
     FedYogi,
+    FedComGate,
     Ruan,
 )
 """Methods from other papers, among them the originals of those that the paper describes differently."""
@@ -84,6 +87,7 @@ __all__ = [
     "FedAvg",
     "FedAvgM",
     "FedCM",
+    "FedComGate",
     "FedDC",
     "FedDyn",
     "FedExP",
@@ -114,6 +118,7 @@ __all__ = [
     "Tailored",
     "Uploads",
     "check_optimizer",
+    "check_participation",
     "check_unequal_steps",
     "geometry_of",
     "gram_matrix",

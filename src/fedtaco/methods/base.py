@@ -8,13 +8,16 @@ The hooks, in the order in which a round calls them:
 ``correction``          client: a vector added to every gradient of the round
 ``direction``           client: what one step descends along, ``x <- x - local_lr * direction``
 ``finish``              client: the upload, given ``U_i = x_0 - x_K``, and the client's new memory
-``mirror``              client and server: the client's new memory, if it follows from the upload
-``decode``              server: the full vectors, if ``finish`` compressed them
+``mirror``              client and server: what of the client's new memory follows from the upload
 ``weigh``               server: the aggregation weights p_i
 ``aggregate``           server: the new weights and memory
 ``remove_clients``      server: the state without the clients that the detector expels
 ``output``              server: the weights of the model that the method returns after the last round
 ======================  ============================================================================
+
+Between ``finish`` and ``weigh``, a codec may compress the upload, and the server may clip it. What the server then has
+is *the upload as it is used*, and both sides apply ``mirror`` to it: no memory that the server takes account of may
+depend on anything else of the client's update.
 
 Client hooks are elementwise arithmetic, so that a vector may have a leading client axis: the same
 code serves one client ``(d,)`` and a stack of clients ``(n, d)``; per-client scalars are then ``(n, 1)``
@@ -214,10 +217,16 @@ class Method(Configurable):
     cost: ClassVar[Cost] = Cost()
     surveys: ClassVar[bool] = False
     """Whether a round has a first phase, ``survey`` on the clients and ``absorb`` on the server, before training."""
+    needs_all_clients: ClassVar[bool] = False
+    """Whether all clients must take part in every round."""
     inspectable: ClassVar[bool] = True
     """Whether a detector can judge single uploads; not if they are masked or noisy on purpose."""
     unbounded: ClassVar[frozenset[str]] = frozenset()
     """Names of uploaded vectors whose norms are not bounded, because they vary too much between honest clients."""
+    estimates_from: ClassVar[str | None] = None
+    """Name of the uploaded vector from which a client's memory takes an estimate of its gradient that corrects its next
+    steps, such as Scaffold's c_i. What a codec leaves out of it appears again in the next upload, so that this vector
+    needs no error feedback; with it, the same would be sent twice, and runs diverge."""
 
     # The server, before the clients work
 
@@ -249,27 +258,24 @@ class Method(Configurable):
         return gradient if local.correction is None else gradient.add_(local.correction)
 
     def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
-        """Return the upload and the client's new memory; ``update`` is U_i = x_0 - x_K."""
+        """Return the upload and the client's new memory, all of it; ``update`` is U_i = x_0 - x_K."""
         upload = {"update": update}
-        return upload, self.mirror(upload, local)
+        return upload, {**local.memory, **self.mirror(upload, local)}
 
     def mirror(self, upload: NamedTensors, local: LocalContext) -> NamedTensors:
-        """Return the client's memory after an upload, from what the server knows too.
+        """Return those entries of the client's new memory that follow from the upload as it is used.
 
-        The server calls it for clips and expulsions, and for clients whose memory is on another machine; ``local``
-        then has no gradients. It needs no override where ``remove_clients`` does not use the memories.
+        They replace what ``finish`` returned if the upload was compressed or clipped. ``local`` has no gradients, no
+        correction and no ``carry``, since the server calls it, too. A method must override it if its client memory
+        depends on the update.
         """
-        return local.memory
+        return {}
 
     # The server, after the clients have worked
 
     def absorb(self, server: ServerState, uploads: Uploads) -> ServerState:
         """Return the server's state after the survey phase; ``uploads`` holds the clients' answers."""
         raise TypeError(f"{type(self).__name__} has surveys = True and must define absorb()")
-
-    def decode(self, upload: NamedTensors) -> NamedTensors:
-        """Return one client's upload as full vectors; only a method that compresses overrides it."""
-        return upload
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
         """Return the aggregation weights p_i, which sum to 1 or are all 0."""
@@ -299,6 +305,12 @@ def check_optimizer(method: Method, optimizer: LocalOptimizer) -> None:
             f"optimizer is '{name}', which allows one gradient per step, but {method.name} computes "
             f"{method.cost.gradients}; use sgd."
         )
+
+
+def check_participation(method: Method, participation: float) -> None:
+    """Raise InvalidInput if a method needs all clients in every round, and only a fraction takes part."""
+    if method.needs_all_clients and participation < 1:
+        raise InvalidInput(f"participation is {participation:g}, but {method.name} needs all clients; set it to 1.")
 
 
 def check_unequal_steps(method: Method) -> None:

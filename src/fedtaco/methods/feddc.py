@@ -34,6 +34,7 @@ class FedDC(FedDyn):
     unequal_steps = "c_i divides U_i by the client's own K_i; elsewhere no K appears."
     cost = Cost(vector_ops=3, memory=2, down=2)
     averaged = ("displacement", "direction")
+    estimates_from = "update"
 
     def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         return Broadcast(self.output(server), vectors={"direction": server.memory["direction"]})

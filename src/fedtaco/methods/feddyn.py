@@ -51,7 +51,7 @@ class FedDyn(AveragedMemory):
         return super().direction(x, local).add_(x - local.start, alpha=self.a)
 
     def mirror(self, upload: NamedTensors, local: LocalContext) -> NamedTensors:
-        return {**local.memory, "displacement": local.memory["displacement"] + upload["update"]}
+        return {"displacement": local.memory["displacement"] + upload["update"]}
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
         return torch.full_like(uploads.shares, 1 / len(uploads.shares))

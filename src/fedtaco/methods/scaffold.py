@@ -33,6 +33,7 @@ class Scaffold(AveragedMemory):
     unequal_steps = "c_i divides U_i by the client's own K_i; in w, a client that takes more steps counts for more."
     cost = Cost(vector_ops=1, memory=1, down=2, up=2)
     averaged = ("variate",)
+    estimates_from = "variate_change"
 
     alpha: float = parameter(1.0, "α, strength of the correction", low=0)
 

@@ -37,6 +37,7 @@ class ScaffoldM(AveragedMemory):
     unequal_steps = "c_i divides U_i by the client's own K_i, G by the weighted mean of all K_i."
     cost = Cost(vector_ops=2, memory=1, down=2)
     averaged = ("variate",)
+    estimates_from = "update"
 
     beta: float = parameter(0.1, "β, weight of the corrected gradient", low=0, open_low=True, high=1)
 

@@ -63,9 +63,9 @@ def load_tensors(module: nn.Module, named: Mapping[str, Tensor]) -> None:
 
 
 def split_memory(memory: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the parts of a client's memory that belong to the method and to its personal layers."""
+    """Return the parts of a client's memory that belong to the method, whose names have no slash, and to its layers."""
     personal = {name: tensor for name, tensor in memory.items() if name.startswith(PERSONAL)}
-    return {name: tensor for name, tensor in memory.items() if name not in personal}, personal
+    return {name: tensor for name, tensor in memory.items() if "/" not in name}, personal
 
 
 def _listed(names: Sequence[str]) -> str:

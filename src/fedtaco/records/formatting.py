@@ -31,6 +31,17 @@ def format_mean(mean: float | None, deviation: float | None = None, digits: int 
     return f"{scale * mean:.{digits}f}{spread}"
 
 
+def format_megabytes(size: float | None) -> str:
+    """Format a number of bytes in megabytes, with three digits; a missing one is a dash.
+
+    >>> format_megabytes(7_712_000), format_megabytes(123_456_000_000), format_megabytes(None)
+    ('7.71', '123,456', '–')
+    """
+    if size is None:
+        return "–"
+    return f"{size / 1e6:,.0f}" if size >= 1e8 else f"{size / 1e6:.3g}"
+
+
 def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun in the singular or plural.
 

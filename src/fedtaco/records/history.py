@@ -16,6 +16,7 @@ from fedtaco.records.schema import read_as
 
 Metric = Annotated[float, Domain("a number of which means and deviations are computed", low=-1e9, high=1e9)]
 """An accuracy or a number of seconds."""
+Bytes = Annotated[int, Domain("a number of bytes", low=0, whole=True)]
 NO_ANSWER, MISSED_DEADLINE = "did not answer", "missed the deadline"
 """The reasons for which simulated clients are dropped without an upload, see the settings ``client_dropout`` and
 ``deadline``."""
@@ -75,6 +76,13 @@ class RoundRecord:
     """The reason for each client whose upload was not used."""
     decisions: list[Decision] = field(default_factory=list)
     """What the detector decided."""
+    bytes_up: Bytes = 0
+    """Bytes that the clients of the cohort sent, as the codec leaves them; dropped uploads included."""
+    bytes_down: Bytes = 0
+    """Bytes that they received."""
+    wire_bytes_up: Bytes | None = None
+    """The same with the headers of arrays, as messages carried them; ``None`` in a simulation."""
+    wire_bytes_down: Bytes | None = None
     gain: float | None = None
     """Γ, by which the aggregation weights amplify the largest disagreement between clients; ``None`` if the method does
     not weigh uploads itself."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fedtaco.errors import InvalidInput
 from fedtaco.files import SCHEMA, reading_run
 from fedtaco.records.checkpoint import Arrays, Checkpoint, Manifest
+from fedtaco.records.diagnostics import Diagnostics, check_diagnostics
 from fedtaco.records.digest import FileDigest
 from fedtaco.records.documents import read_document
 from fedtaco.records.evaluations import ClientEvaluation, check_evaluations
@@ -38,8 +39,9 @@ class RecordedRun:
         self.checkpoint = Checkpoint(self.path / "checkpoint")
         self._config, self._summary = self.path / "config.toml", self.path / "summary.json"
         self._partition = self.path / "partition.npz"
-        self._rounds, self._clients, self._evaluations = (
-            RecordFile(self.path / f"{name}.jsonl") for name in ("rounds", "clients", "client_evaluations")
+        self._rounds, self._clients, self._diagnostics, self._evaluations = (
+            RecordFile(self.path / f"{name}.jsonl")
+            for name in ("rounds", "clients", "diagnostics", "client_evaluations")
         )
 
     def exists(self) -> bool:
@@ -81,6 +83,11 @@ class RecordedRun:
         digests, is_whole = self._record_digests()
         for record in self._read_clients(digests, is_whole, self._read_rounds(digests, is_whole)):
             yield record.to_row()
+
+    def diagnostics(self) -> Diagnostics | None:
+        """Read the diagnostics of the recorded rounds; ``None`` if rounds were not diagnosed."""
+        digests, is_whole = self._record_digests()
+        return self._read_diagnostics(digests, is_whole, len(self._read_rounds(digests, is_whole)))
 
     def client_evaluations(self) -> list[ClientEvaluation]:
         """Read the evaluations on each client's own samples; empty if there were none, or the run has not ended."""
@@ -158,6 +165,14 @@ class RecordedRun:
     def _read_history(self, digests: Digests, is_whole: bool) -> History:
         rounds = self._read_rounds(digests, is_whole)
         return History(rounds, list(self._read_clients(digests, is_whole, rounds)))
+
+    def _read_diagnostics(self, digests: Digests, is_whole: bool, rounds: int) -> Diagnostics | None:
+        stored = self._stored_config()
+        if not stored.get("diagnose", False):
+            return None
+        with reading_run(self._diagnostics.path):
+            rows = self._diagnostics.read(digests["diagnostics.jsonl"], is_whole=is_whole) if digests else ()
+            return Diagnostics(list(check_diagnostics(rows, rounds, stored["clients"])))
 
     def _read_rounds(self, digests: Digests, is_whole: bool) -> list[RoundRecord]:
         with reading_run(self._rounds.path):

@@ -5,6 +5,7 @@
 ``partition.npz``             which client held which samples, and who misbehaved
 ``rounds.jsonl``              one JSON object per round, each on a line
 ``clients.jsonl``             one JSON object per client and round, each on a line
+``diagnostics.jsonl``         one JSON object per round, each on a line, if rounds are diagnosed
 ``checkpoint/``               the state from which the run can be resumed
 ``summary.json``              the results; present once the run has ended
 ``client_evaluations.jsonl``  the final model on each client's own samples, one client per line
@@ -29,12 +30,14 @@ from safetensors.numpy import save_file
 from fedtaco.errors import InvalidInput
 from fedtaco.files import SCHEMA, reading_run, replacing, writing, writing_run
 from fedtaco.records.checkpoint import Arrays
+from fedtaco.records.diagnostics import Diagnostics, RoundDiagnostics
 from fedtaco.records.digest import FileDigest
 from fedtaco.records.documents import read_document, write_document
 from fedtaco.records.evaluations import ClientEvaluation
 from fedtaco.records.history import ClientRecord, History, RoundRecord
 from fedtaco.records.lock import LOCK, FolderLock, locked
 from fedtaco.records.partition import PartitionRecord
+from fedtaco.records.record_file import RecordFile
 from fedtaco.records.recorded_run import RecordedRun
 
 RECORDS = (
@@ -42,6 +45,7 @@ RECORDS = (
     "checkpoint",
     "rounds.jsonl",
     "clients.jsonl",
+    "diagnostics.jsonl",
     "summary.json",
     "client_evaluations.jsonl",
     "model.safetensors",
@@ -64,6 +68,8 @@ class RunFolder(RecordedRun):
         """Identifier of the run that is being written."""
         self._written: dict[str, FileDigest] = {}
         """Digests of the records of all finished rounds, and of the models."""
+        self._appended: tuple[RecordFile, ...] = ()
+        """The files to which every round of the run is appended."""
 
     @contextmanager
     def claim(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Iterator[None]:
@@ -122,8 +128,9 @@ class RunFolder(RecordedRun):
                     self._remove_records()
         with writing_run(self.path):
             self.checkpoint.create()
-            self._rounds.create()
-            self._clients.create()
+            self._appended = (self._rounds, self._clients, *([self._diagnostics] if config.get("diagnose") else []))
+            for file in self._appended:
+                file.create()
         self._written = self._digests_of_records()
 
     def record_ran_by(self, ran_by: Mapping[str, Any]) -> None:
@@ -131,8 +138,8 @@ class RunFolder(RecordedRun):
         with self._writing():
             write_document(self._config, {**read_document(self._config), "ran_by": ran_by})
 
-    def rewind(self) -> History:
-        """Return the records up to the checkpoint; remove later records and the summary.
+    def rewind(self) -> tuple[History, Diagnostics | None]:
+        """Return the records and diagnostics up to the checkpoint; remove later ones and the summary.
 
         Raises
         ------
@@ -146,16 +153,24 @@ class RunFolder(RecordedRun):
         with reading_run(self._rounds.path):
             if len(history) != manifest.round:
                 raise ValueError(f"it contains {len(history)} rounds, and the checkpoint {manifest.round}")
+        diagnostics = self._read_diagnostics(manifest.records, is_whole=False, rounds=manifest.round)
         with self._writing():
             self._summary.unlink(missing_ok=True)
-            for file in (self._rounds, self._clients):
+            self._appended = tuple(
+                file for file in (self._rounds, self._clients, self._diagnostics) if file.path.name in manifest.records
+            )
+            for file in self._appended:
                 file.rewind(manifest.records[file.path.name])
         self._run, self._written = manifest.run, self._digests_of_records()
-        return history
+        return history, diagnostics
 
-    def append_round(self, record: RoundRecord, clients: Sequence[ClientRecord]) -> None:
+    def append_round(
+        self, record: RoundRecord, clients: Sequence[ClientRecord], diagnostics: RoundDiagnostics | None = None
+    ) -> None:
         """Add the records of a finished round."""
         with self._writing():
+            if diagnostics is not None:
+                self._diagnostics.append([dataclasses.asdict(diagnostics)])
             self._clients.append([client.to_row() for client in clients])
             self._rounds.append([dataclasses.asdict(record)])
         self._written = self._digests_of_records()
@@ -198,7 +213,7 @@ class RunFolder(RecordedRun):
             self._lock.require()
 
     def _digests_of_records(self) -> dict[str, FileDigest]:
-        return {file.path.name: file.digest for file in (self._rounds, self._clients)}
+        return {file.path.name: file.digest for file in self._appended}
 
     def _is_unused(self) -> bool:
         """Return whether the folder is empty, or a run was killed before it wrote its configuration."""

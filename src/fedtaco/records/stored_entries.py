@@ -4,7 +4,7 @@ from typing import Annotated, NotRequired, TypedDict
 
 from fedtaco.parameters import Domain
 from fedtaco.records.digest import FileDigest
-from fedtaco.records.history import Metric
+from fedtaco.records.history import Bytes, Metric
 
 Count = Annotated[int, Domain("a number of things", low=0, whole=True)]
 Positive = Annotated[int, Domain("a number of things, at least one", low=1, whole=True)]
@@ -62,12 +62,14 @@ class StoredConfig(TypedDict):
     dataset: str
     model: NotRequired[str]
     personal: NotRequired[str]
+    compress: NotRequired[str]
     partition: str
     clients: Positive
     rounds: Positive
     seed: Count
     target: Metric
     parameters: dict[str, float | str]
+    diagnose: NotRequired[bool]
     engine: NotRequired[str]
     own: NotRequired[StoredOwn]
     ran_by: StoredEngine
@@ -101,6 +103,18 @@ class StoredClientEvaluation(TypedDict):
     tuned_accuracy: StoredSpread | None
 
 
+class StoredOverCorrection(TypedDict):
+    """How often corrections went too far."""
+
+    measured: Count
+    share: Metric | None
+    uphill: Metric | None
+    measured_clients: Count
+    clients: list[Count]
+    measured_rounds: Count
+    rounds: Count
+
+
 class StoredSummary(TypedDict):
     """The entries of ``summary.json``."""
 
@@ -111,6 +125,7 @@ class StoredSummary(TypedDict):
     method: str
     seed: Count
     personal: str | None
+    compress: NotRequired[str | None]
     stopped: str | None
     """Why the run could not continue, for instance because it diverged."""
     ended_early: str | None
@@ -135,9 +150,12 @@ class StoredSummary(TypedDict):
     rounds_to_target: Count | None
     rounds_to_target_is_upper_bound: bool
     client_seconds: Metric | None
+    bytes_up: Bytes | None
+    bytes_down: Bytes | None
     alpha: dict[str, Metric]
     dropped_uploads: Count
     unanswered: Count
     missed_deadlines: Count
     detection: StoredDetection | None
+    over_correction: NotRequired[StoredOverCorrection | None]
     partition_notes: list[str]

@@ -15,6 +15,8 @@ from fedtaco.records.partition import PartitionRecord
 from fedtaco.records.swings import accuracy_range, alternates, swings
 
 DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
+BYTES = ("bytes_up", "bytes_down", "wire_bytes_up", "wire_bytes_down")
+"""Fields of a round that are summed."""
 FAILURE_FRACTION = 0.9
 """A run whose final accuracy is below this fraction of the target is marked."""
 
@@ -79,6 +81,7 @@ def summarize(
         "client_seconds": history.client_seconds[-1] if history.is_timed else None,
         "wall_seconds": sum(record.wall_seconds for record in history),
         "evaluation_seconds": sum(record.evaluation_seconds or 0.0 for record in history),
+        **{name: _total(history, name) for name in BYTES},
         "alpha": mean_alpha(history, partition.kinds),
         "dropped_uploads": sum(len(record.dropped) for record in history),
         "unanswered": _count_dropped(history, NO_ANSWER),
@@ -86,6 +89,12 @@ def summarize(
         "expelled": sorted({record.client for record in history.clients if record.expelled}),
         "detection": summarize_detection(expulsions(history), partition, freeloader_weight(history, partition)),
     }
+
+
+def _total(history: History, name: str) -> int | None:
+    """Return the sum of a field over all rounds; ``None`` if it is not known."""
+    known = [value for value in history.column(name) if value is not None]
+    return sum(known) if known else None
 
 
 def _count_dropped(history: History, reason: str) -> int:
@@ -188,6 +197,12 @@ class MethodSummary:
     tuned_worst_tenth: float | None = None
     has_personal_layers: bool = False
     """Whether every client has a model of its own, over which accuracies are means."""
+    bytes_up: float | None = None
+    """Bytes that all clients sent in a run, mean over seeds."""
+    bytes_down: float | None = None
+    """Bytes that they received."""
+    is_compressed: bool = False
+    """Whether the uploads were compressed."""
     unanswered: int = 0
     """Number of uploads that were not used because the client did not answer."""
     missed_deadlines: int = 0
@@ -230,6 +245,12 @@ def is_unbalanced(row: MethodSummary) -> bool:
     """Return whether accuracy and balanced accuracy differ by a percentage point or more."""
     accuracy, balanced = row.accuracy, row.balanced_accuracy
     return accuracy is not None and balanced is not None and abs(accuracy - balanced) >= UNBALANCED
+
+
+def shows_traffic(rows: Sequence[MethodSummary]) -> bool:
+    """Return whether tables show bytes: if methods differ in them, or uploads were compressed."""
+    sizes = {(row.bytes_up, row.bytes_down) for row in rows if row.bytes_up}
+    return len(sizes) > 1 or (bool(sizes) and any(row.is_compressed for row in rows))
 
 
 def summarize_methods(
@@ -278,6 +299,9 @@ def _summarize_method(
         worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
         alpha={group: fmean(run["alpha"][group] for run in runs if group in run["alpha"]) for group in sorted(groups)},
         output_accuracy=_mean([run["output_accuracy"] for run in finished]),
+        bytes_up=_mean([run["bytes_up"] for run in finished]),
+        bytes_down=_mean([run["bytes_down"] for run in finished]),
+        is_compressed=any(run.get("compress", "none") not in (None, "none") for run in runs),
         stopped=len(runs) - len(finished),
         ended_low=sum(map(_ended_low, finished)),
         one_class=sum(run.get("predicts_one_class", False) for run in finished),

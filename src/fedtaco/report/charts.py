@@ -31,9 +31,11 @@ def build_curves(method: MethodRuns, over_simulated_time: bool) -> dict[str, Any
     """Return a curve for each measure that was recorded.
 
     For each point, it contains the round, the client seconds (if measured), the simulated time (if wanted and
-    recorded), the mean, lowest and highest value over the seeds that reached the round, and their number.
+    recorded), the megabytes that clients have sent until then (if recorded), the mean, lowest and highest value over
+    the seeds that reached the round, and their number.
     """
     seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
+    sent = np.cumsum(over_seeds(np.nanmean, [run.bytes_up for run in method.runs])) / 1e6
     durations = [np.array(run.history.column("simulated_duration"), dtype=np.float64) for run in method.runs]
     is_simulated = over_simulated_time and all(np.isfinite(own).all() for own in durations)
     simulated = np.cumsum(over_seeds(np.nanmean, durations)) if is_simulated else None
@@ -49,6 +51,7 @@ def build_curves(method: MethodRuns, over_simulated_time: bool) -> dict[str, Any
         curves[measure.name] = {
             "rounds": (points + 1).tolist(),
             "seconds": None if seconds is None else rounded(seconds[points]),
+            "megabytes": rounded(sent[points]) if sent.any() else None,
             "simulated": None if simulated is None else rounded(simulated[points]),
             "mean": rounded(mean[points]),
             "low": rounded(low[points]),

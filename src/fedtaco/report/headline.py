@@ -12,7 +12,7 @@ LISTED = 12
 
 
 def describe_results(methods: Sequence[MethodSummary], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on which methods end highest, which diverged or swing, and which predict one class only.
+    """Return sentences on which methods end highest, diverged, swing, predict one class only, or over-correct clients.
 
     The method with the highest mean accuracy is compared with each of the others, over the seeds that both finished. If
     the 95 % confidence interval of the difference includes 0, the sentence says that there is no difference beyond seed
@@ -26,7 +26,7 @@ def describe_results(methods: Sequence[MethodSummary], summaries: Sequence[Mappi
         Summaries of these runs.
     """
     tested = sorted((row for row in methods if row.accuracy is not None), key=_accuracy, reverse=True)
-    return [*(_ranking(tested, summaries) if tested else ()), *_events(methods)]
+    return [*(_ranking(tested, summaries) if tested else ()), *_events(methods), *_over_corrections(summaries)]
 
 
 def _accuracy(row: MethodSummary) -> float:
@@ -80,6 +80,28 @@ def _events(methods: Sequence[MethodSummary]) -> list[str]:
             ending = f"one class only{_in_seeds(row.one_class, row.seeds)}"
             failed.setdefault((f"predicts {ending}", f"predict {ending}"), []).append(row.method)
     return [f"{join_names(names)} {one if len(names) == 1 else many}." for (one, many), names in failed.items()]
+
+
+def _over_corrections(summaries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say for each diagnosed method whether its correction is too strong, for clients and for the global model."""
+    by_method: dict[str, list[Mapping[str, Any]]] = {}
+    for summary in summaries:
+        if summary.get("over_correction") is not None:
+            by_method.setdefault(summary["method"], []).append(summary["over_correction"])
+    for method, runs in by_method.items():
+        clients, measured, rounds, too_far = (
+            sum(run[name] for run in runs) for name in ("measured_clients", "measured", "measured_rounds", "rounds")
+        )
+        if not measured and not rounds:
+            yield f"{method} corrects nothing."
+            continue
+        count = sum(len(run["clients"]) for run in runs)
+        names = f" ({join_names([str(one) for one in runs[0]['clients']])})" if count and len(runs) == 1 else ""
+        found = [f"for {count or 'none'} of {clients} clients in most rounds{names}"] if measured else []
+        found += [f"for the global model in {too_far} of {rounds} rounds"] if rounds else []
+        is_too_strong = 2 * too_far > rounds if rounds else 2 * count > clients
+        advice = "try a weaker one" if is_too_strong else "it need not be weaker"
+        yield f"The correction of {method} goes too far {', '.join(found)}: {advice}."
 
 
 def _in_seeds(count: int, seeds: int) -> str:

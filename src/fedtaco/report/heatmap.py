@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedtaco.records import QUANTITIES
+from fedtaco.records import DIAGNOSED, QUANTITIES, Diagnostics
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -119,7 +119,8 @@ class HeatMap:
     def __init__(self, rows: RowBins, columns: ColumnBins) -> None:
         self.rows, self.columns = rows, columns
         self._shape = len(rows), len(columns.starts)
-        self._cells = np.zeros((len(QUANTITIES), 2, self._shape[0] * self._shape[1]))
+        names = [quantity.name for quantity in (*QUANTITIES, *DIAGNOSED)]
+        self._cells = {name: np.zeros((2, self._shape[0] * self._shape[1])) for name in names}
         self._alpha = np.zeros((2, len(rows.of_client)))
         self.expelled: dict[int, ClientRow] = {}
         """For each expelled client, the first record that marks it as expelled."""
@@ -136,21 +137,41 @@ class HeatMap:
     def _add(self, block: list[ClientRow]) -> None:
         clients = np.array([line["client"] for line in block], dtype=np.int64)
         rounds = np.array([line["round"] for line in block], dtype=np.int64)
-        cells = self.rows.of_client[clients] * self._shape[1] + (rounds - 1) // self.columns.width
-        for quantity, tally in zip(QUANTITIES, self._cells, strict=True):
+        cells = self._cells_of(clients, rounds)
+        for quantity in QUANTITIES:
             values = np.array([line[quantity.name] for line in block], dtype=np.float64)
-            _add_at(tally, cells, values)
+            _add_at(self._cells[quantity.name], cells, values)
             if quantity.name == "alpha":
                 _add_at(self._alpha, clients, values)
         for line in block:
             if line["expelled"]:
                 self.expelled.setdefault(line["client"], line)
 
+    def add_diagnostics(self, diagnostics: Diagnostics) -> None:
+        """Add the diagnosed quantities of all finished rounds."""
+        for record in diagnostics:
+            clients = np.array([one.client for one in record.clients], dtype=np.int64)
+            cells = self._cells_of(clients, np.full_like(clients, record.round))
+            for quantity in DIAGNOSED:
+                values = np.array([quantity.measure(one) for one in record.clients], dtype=np.float64)
+                _add_at(self._cells[quantity.name], cells, values)
+
+    def _cells_of(self, clients: Integers, rounds: Integers) -> Integers:
+        cells: Integers = self.rows.of_client[clients] * self._shape[1] + (rounds - 1) // self.columns.width
+        return cells
+
     def values(self) -> dict[str, list[list[float | None]]]:
-        """Return the means of each quantity, by row and column; ``None`` for cells without any value."""
+        """Return the means of each quantity, by row and column; ``None`` for cells without any value.
+
+        Diagnosed quantities are omitted if there are no values at all.
+        """
+        omitted = {quantity.name for quantity in DIAGNOSED if not self._cells[quantity.name][1].any()}
+        shown = {name: tally for name, tally in self._cells.items() if name not in omitted}
         with np.errstate(invalid="ignore"):
-            means = (self._cells[:, 0] / self._cells[:, 1]).reshape(len(QUANTITIES), *self._shape)
-        return {one.name: [rounded(row) for row in table] for one, table in zip(QUANTITIES, means, strict=True)}
+            return {
+                name: [rounded(row) for row in (tally[0] / tally[1]).reshape(self._shape)]
+                for name, tally in shown.items()
+            }
 
     def mean_alpha(self, kinds: Sequence[str]) -> dict[str, float]:
         """Return the mean α of each kind of client, over its clients and all rounds."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fedtaco.records import MISSED_DEADLINE, NO_ANSWER
 from fedtaco.records.formatting import format_mean, pluralize
-from fedtaco.records.summary import MethodSummary, is_unbalanced
+from fedtaco.records.summary import MethodSummary, is_unbalanced, shows_traffic
 
 
 def explain_results(
@@ -57,6 +57,7 @@ def explain_results(
         f"×: a run diverged or could not continue{'; it is not in the means' if partly else ''}.": "×" in marks,
         "Client seconds: compute time of each round's slowest client, summed over rounds; they are comparable only if "
         "runs do not compete for the processor, as with --engine serial.": timed,
+        "MB up, MB down: megabytes that all clients together send and receive in a run.": shows_traffic(summaries),
         "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload agrees with the "
         "others.": bool(groups),
         "A, B, C: groups of clients, from few labels (A) to many (C).": groups >= {"A", "B", "C"},

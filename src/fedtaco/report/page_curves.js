@@ -1,7 +1,9 @@
-// Curves: a measure over rounds, client seconds or simulated time, one line per method.
+// Curves: a measure over rounds, client seconds, simulated time or megabytes, one line per method.
 
-const AXES = { rounds: "round", seconds: "client seconds", simulated: "simulated time" };
-const UNITS = { seconds: "s", simulated: "units" };
+const AXES = {
+  rounds: "round", seconds: "client seconds", simulated: "simulated time", megabytes: "megabytes sent by clients",
+};
+const UNITS = { seconds: "s", simulated: "units", megabytes: "MB" };
 const LOG_SCALE_FROM = 50; // ratio of the highest to the lowest value
 
 const isDrawn = (measure, axis) => data.methods.some(({ curves }) => curves[measure.name]?.[axis]);

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from fedtaco.records import QUANTITIES, RunFolder
+from fedtaco.records import DIAGNOSED, QUANTITIES, RunFolder
 from fedtaco.records.formatting import pluralize
 from fedtaco.records.swings import swings
 from fedtaco.report.charts import (
@@ -49,6 +49,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     varied = varying_settings(settings)
     common = {name: value for name, value in settings[0].items() if name not in varied}
     partitions, partition_of = build_partitions([run for _, _, run in ordered])
+    maps = [build_client_map(index, method, run, partition_of[run]) for index, method, run in ordered]
     results = build_run_results(methods)
     table = results_table(results)
     notes = [note for run in runs for note in run.summary["partition_notes"]]
@@ -71,11 +72,9 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
             reference=results.reference,
             partition_notes=notes,
         ),
-        "quantities": [
-            {"name": one.name, "symbol": one.symbol, "title": one.title, "scale": one.scale} for one in QUANTITIES
-        ],
+        "quantities": _quantities(maps),
         "partitions": partitions,
-        "runs": [build_client_map(index, method, run, partition_of[run]) for index, method, run in ordered],
+        "runs": maps,
         "stability": _stability(methods),
         "histograms": build_histograms(methods),
         "own_rows": build_own_rows(methods),
@@ -97,6 +96,16 @@ def _stability(methods: Sequence[MethodRuns]) -> list[str]:
         for run in method.runs
     )
     return [sentence for sentence in described if sentence is not None]
+
+
+def _quantities(maps: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the menu of the heat maps: quantities of uploads, and those diagnosed ones that some run has."""
+    shown = {name for one in maps for name in one["values"]}
+    return [
+        {name: getattr(one, name) for name in ("name", "symbol", "title", "scale", "note")}
+        for one in (*QUANTITIES, *DIAGNOSED)
+        if one.name in shown
+    ]
 
 
 def _own_settings(method: MethodRuns, common: dict[str, Any]) -> dict[str, str]:

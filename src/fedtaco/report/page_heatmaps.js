@@ -60,16 +60,21 @@ function heatMap(partition, { title, axis, columns, ticks, ...map }, marks) {
 
 function colourScale({ name, scale }, run) {
   if (scale === "signed") return { colorscale: "RdBu", zmin: -1, zmax: 1 };
+  if (scale === "around-one") return { colorscale: "RdBu", zmin: 0, zmax: 2 };
   let highest = 0;
   for (const { values } of scale === "all-runs" ? data.runs : [run]) {
-    for (const row of values[name]) for (const value of row) highest = Math.max(highest, value);
+    for (const row of values[name] ?? []) for (const value of row) highest = Math.max(highest, value);
   }
   return { colorscale: "Viridis", zmin: 0, zmax: highest || 1 };
 }
 
+const chosenQuantity = () => data.quantities.find(({ name }) => name === byId("quantity").value);
+
 function describeClients(run, partition) {
   const { rows, clients, groups } = partition;
+  const quantity = chosenQuantity();
   const notes = [
+    quantity.name in run.values ? quantity.note : "No values: the run was not diagnosed, or the quantity is not defined for its method.",
     groups.length ? "Rows: clients, sorted by group." : "Rows: clients.",
     "Empty: the client was not in the cohort, or its upload was dropped (weight 0).",
   ];
@@ -79,18 +84,18 @@ function describeClients(run, partition) {
   }
   if (run.expelled.length) notes.push("✕: expelled.");
   if (run.freeloaders.length) notes.push(isCrowded(partition) ? "▸: freeloader." : "⚑: freeloader.");
-  return notes.join(" ");
+  return notes.filter(Boolean).join(" ");
 }
 
 function clientFigure() {
   const run = data.runs[state.run], partition = data.partitions[run.partition];
-  const quantity = data.quantities.find(({ name }) => name === byId("quantity").value);
+  const quantity = chosenQuantity();
   const clients = `client${isAveraged(partition) ? "s" : ""} %{customdata[0]}`;
   const rounds = `round${run.width > 1 ? "s" : ""} %{customdata[1]}`;
   return heatMap(partition, {
     title: `${quantity.title}, ${data.methods[run.method].name}, ${run.name}`, axis: "round", columns: run.columns,
     ...colourScale(quantity, run), ticks: run.rounds < 10 ? { dtick: 1 } : {},
-    z: run.values[quantity.name], x: run.columns.map((_, column) => (column + 0.5) * run.width + 0.5),
+    z: run.values[quantity.name] ?? partition.rows.map(() => run.columns.map(() => null)), x: run.columns.map((_, column) => (column + 0.5) * run.width + 0.5),
     hovertemplate: `${clients}, ${rounds}<br>${quantity.symbol} %{z:.3g}<extra></extra>`,
   }, run);
 }

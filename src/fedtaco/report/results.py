@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedtaco.records.formatting import format_mean, format_target
-from fedtaco.records.summary import MethodSummary, is_unbalanced, summarize_methods
+from fedtaco.records.formatting import format_mean, format_megabytes, format_target
+from fedtaco.records.summary import MethodSummary, is_unbalanced, shows_traffic, summarize_methods
 from fedtaco.report.differences import Difference, paired_differences
 from fedtaco.report.headline import describe_results
 from fedtaco.report.runs_by_method import MethodRuns
@@ -18,6 +18,10 @@ BALANCED, BEST, AVERAGED = "balanced accuracy", "best round", "averaged models"
 OWN, TUNED = "own samples", "fine-tuned"
 SPARE = (BALANCED, BEST, AVERAGED, OWN, TUNED)
 """Titles of columns that are left out where space is short; the legend contains their figures too."""
+
+
+TRAFFIC = ("MB up", "MB down")
+"""Titles of columns that the terminal shows below the table if they do not fit into it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class ResultsTable:
         columns.append(_rounds_column(summaries, self.target))
         if any(row.client_seconds is not None for row in summaries):
             columns.append(_seconds_column(summaries))
+        if shows_traffic(summaries):
+            columns += _traffic_columns(summaries)
         groups = sorted({group for row in summaries for group in row.alpha})
         return [*columns, *(_alpha_column(summaries, group) for group in groups)]
 
@@ -172,6 +178,14 @@ def _rounds_column(summaries: Sequence[MethodSummary], target: float | None) -> 
 def _seconds_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
     cells = [format_mean(row.client_seconds, digits=2) for row in summaries]
     return ResultColumn("client seconds", cells, {"client_seconds": [row.client_seconds for row in summaries]})
+
+
+def _traffic_columns(summaries: Sequence[MethodSummary]) -> list[ResultColumn]:
+    sizes = {"bytes_up": [row.bytes_up for row in summaries], "bytes_down": [row.bytes_down for row in summaries]}
+    return [
+        ResultColumn(title, [format_megabytes(size) for size in own], {name: [*own]})
+        for title, (name, own) in zip(TRAFFIC, sizes.items(), strict=True)
+    ]
 
 
 def _alpha_column(summaries: Sequence[MethodSummary], group: str) -> ResultColumn:

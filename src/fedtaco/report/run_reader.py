@@ -67,6 +67,8 @@ class RunData:
     """Each measure by round; nan if not measured."""
     seconds: Floats
     """Seconds of each round's slowest client; nan if not measured."""
+    bytes_up: Floats
+    """Bytes that the clients sent in each round."""
     history: History
     """Records of the rounds only; those of the clients are averaged in ``heat``."""
     partition: PartitionRecord
@@ -155,9 +157,12 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
         values = [record.metrics.get(name) for record in history]
         measures[own_measure(name)] = np.array(values, dtype=np.float64)
     seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
+    bytes_up = np.array(history.column("bytes_up"), dtype=np.float64)
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))
     heat.fill(folder.client_rows(), on_progress)
+    if (diagnostics := folder.diagnostics()) is not None:
+        heat.add_diagnostics(diagnostics)
     summary = ended or _summary_so_far(config, history, partition, heat)
     return RunData(
         config,
@@ -166,6 +171,7 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
         summary,
         measures,
         seconds,
+        bytes_up,
         history,
         partition,
         heat,
@@ -193,6 +199,7 @@ def _summary_so_far(
         "method": config["method"],
         "seed": config["seed"],
         "personal": config.get("personal"),
+        "compress": config.get("compress"),
         "alpha": heat.mean_alpha(partition.kinds),
         "expelled": sorted(expelled),
         "detection": summarize_detection(expelled, partition, None),

@@ -10,7 +10,7 @@ from torch import nn
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel
-from fedtaco.records import Arrays, ClientEvaluation, History, PartitionRecord, RunFolder
+from fedtaco.records import Arrays, ClientEvaluation, Diagnostics, History, PartitionRecord, RunFolder
 from fedtaco.records.summary import summarize
 from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.runs.library_versions import current_versions, record_versions
@@ -49,6 +49,7 @@ class Recorder:
     ) -> None:
         self.folder, self.config, self.partition, self.every_round = folder, config, partition, every_round
         self.history = History()
+        self.diagnostics = Diagnostics() if config.get("diagnose") else None
         self.ran_by: Mapping[str, Any] = {}
         """The engine and library versions; for a resumed run, as its folder recorded them before."""
         self.extra: Arrays = {}
@@ -104,7 +105,7 @@ class Recorder:
         state, self.extra = restore_state(self.folder.path, initial, *stored)
         require_structure(self.folder.path, initial, state, client_memory or {})
         self.state = self._saved = state
-        self.history = self.folder.rewind()
+        self.history, self.diagnostics = self.folder.rewind()
         self.ran_by = {**self.ran_by, **self.folder.config()["ran_by"]}
         if state.round < self.config["rounds"]:
             record_versions(self.folder, state.round + 1)
@@ -114,8 +115,10 @@ class Recorder:
         """Record a finished round, and write a checkpoint if one is due."""
         self.history.rounds.append(finished.record)
         self.history.clients.extend(finished.clients)
+        if self.diagnostics is not None and finished.diagnostics is not None:
+            self.diagnostics.rounds.append(finished.diagnostics)
         if self.folder is not None:
-            self.folder.append_round(finished.record, finished.clients)
+            self.folder.append_round(finished.record, finished.clients, finished.diagnostics)
         self.state = finished.state
         if self.every_round or monotonic() >= self._next_checkpoint:
             self.checkpoint()
@@ -173,16 +176,17 @@ class Recorder:
         is_last = self.state.round >= self.config["rounds"]
         summary = {
             "method": method.name,
-            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal")},
+            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal", "compress")},
             "stopped": str(ending) if isinstance(ending, RunStopped) else None,
             "ended_early": str(ending) if isinstance(ending, StopTraining) and not is_last else None,
             **notes,
+            "over_correction": None if self.diagnostics is None else self.diagnostics.summarize(),
             **summarize(
                 self.history, self.config.get("target", 0.0), self.partition, test_counts, samples, evaluations or []
             ),
             "average_accuracy": average_accuracy,
         }
-        result = Result.of(method, model, self.state, self.history, summary, evaluations)
+        result = Result.of(method, model, self.state, self.history, summary, evaluations, self.diagnostics)
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))
             if result.output_model is not result.model:

@@ -16,7 +16,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.files import reading
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel, load_tensors
-from fedtaco.records import ClientEvaluation, History
+from fedtaco.records import ClientEvaluation, Diagnostics, History
 from fedtaco.report.notebook import data_frame, to_html
 from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import results_table
@@ -42,6 +42,8 @@ class Result:
     """Personal parameters and buffers of each client by name, empty mappings if no layer is personal."""
     client_evaluations: list[ClientEvaluation] = field(default_factory=list)
     """Each client's model on the client's own samples; empty if none were held out."""
+    diagnostics: Diagnostics | None = None
+    """The diagnostics of each round; ``None`` without the setting ``diagnose``."""
     average_model: nn.Module | None = None
     """The average of the last models; ``None`` unless ``average_last`` is set and the run reached these rounds."""
 
@@ -54,6 +56,7 @@ class Result:
         history: History,
         summary: Mapping[str, Any],
         evaluations: list[ClientEvaluation] | None = None,
+        diagnostics: Diagnostics | None = None,
     ) -> Result:
         """Return the result of a run that ended in ``state``."""
         trained = model.to_module(state.server.weights, state.buffers)
@@ -62,7 +65,7 @@ class Result:
         returned = trained if same else model.to_module(output, state.buffers)
         personal = personal_layers(model, state.memories, state.clients)
         average = None if state.averaged is None else model.to_module(*state.averaged)
-        return cls(history, trained, returned, summary, personal, evaluations or [], average)
+        return cls(history, trained, returned, summary, personal, evaluations or [], diagnostics, average)
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's own model: the global model with the personal layers of this client.

@@ -129,6 +129,15 @@ class SharedSettings(TypedDict, total=False):
             on_wire=True,
         ),
     ]
+    compress: Annotated[
+        str,
+        setting(
+            "none",
+            "Compression of uploads: none, q8 or q4 (8 or 4 bits per number), topk:0.1 (the largest tenth of the "
+            "numbers), randk:0.1 (a random tenth), sign (1 bit per number), or your own as package.module:Class.",
+            on_wire=True,
+        ),
+    ]
     seed: Annotated[
         int, setting(0, "Random seed; with several seeds, the first one.", low=0, high=2**63 - 1, on_wire=True)
     ]
@@ -192,6 +201,14 @@ class TrainSettings(SharedSettings, total=False):
             "client, to be evaluated on the client's own held-out samples; 0 for none.",
             low=0,
             high=MAX_COUNT,
+        ),
+    ]
+    diagnose: Annotated[
+        bool,
+        where_results_go(
+            False,
+            "Diagnose each round: the quantities of the paper's analysis, and whether corrections go too far for the "
+            "global loss. It repeats the training of each client, and changes no result.",
         ),
     ]
     device: Annotated[str, setting("cpu", "Device: cpu, cuda, mps, or auto (an accelerator if there is one).")]

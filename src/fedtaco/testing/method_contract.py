@@ -71,10 +71,28 @@ def hooks_are_well_formed(method: Method) -> None:
     numbers = {name: values[0] for name, values in sent.scalars.items()}
     result = _run_by_hand(method, sent, numbers, declared, torch.ones(1, dtype=torch.float64))
     assert isinstance(result, tuple) and len(result) == 2, f"{method.name}: finish must return a pair (upload, memory)"
-    assert "update" in method.decode(result[0]), f"{method.name}: the upload does not contain 'update'"
+    assert "update" in result[0], f"{method.name}: the upload does not contain 'update'"
     assert set(result[1]) == set(declared), (
         f"{method.name}: client_memory declares {sorted(declared)}, but finish returns {sorted(result[1])}"
     )
+
+
+def memory_follows_from_the_upload(method: Method) -> None:
+    """What ``mirror`` returns is part of the client memory and is what ``finish`` returns; names contain no slash.
+
+    A client whose upload is compressed or clipped, and the server, use ``mirror`` instead of ``finish``.
+    """
+    state = final_state(method)
+    fresh = method.client_memory(state.server.weights, constants())
+    assert not any("/" in name for name in fresh), f"{method.name}: a name in client_memory contains a slash"
+    sent = method.broadcast(state.server, torch.arange(CLIENTS))
+    numbers, slopes = {name: values[0] for name, values in sent.scalars.items()}, torch.ones(1, dtype=torch.float64)
+    before = state.memories.get(0, fresh)
+    upload, memory = _run_by_hand(method, sent, numbers, before, slopes)
+    local = _context(sent, numbers, before, torch.zeros_like)
+    for name, value in method.mirror(upload, local).items():
+        assert name in memory, f"{method.name}: mirror returns '{name}', which is not in client_memory"
+        _close(memory[name], value, f"{method.name}: mirror and finish return different '{name}'")
 
 
 def same_seed_same_result(method: Method) -> None:
@@ -133,7 +151,12 @@ def zero_rate_changes_nothing(method: Method) -> None:
 
 
 def absent_clients_keep_their_memory(method: Method) -> None:
-    """Under partial participation, only the clients of the cohort run, and only their memory changes."""
+    """Under partial participation, only the clients of the cohort run, and only their memory changes.
+
+    A method that needs all clients is left out.
+    """
+    if method.needs_all_clients:
+        return
     simulator = make_simulator(method, participation=0.4)
     participants: set[int] = set()
     state: RunState = simulator.initial_state()
@@ -265,6 +288,7 @@ def cost_is_as_stated(method: Method) -> None:
 
 METHOD_CONTRACT: tuple[Callable[[Method], None], ...] = (
     hooks_are_well_formed,
+    memory_follows_from_the_upload,
     same_seed_same_result,
     order_of_work_does_not_matter,
     numbering_of_clients_does_not_matter,
@@ -291,14 +315,19 @@ def _run_by_hand(
     def gradient(point: Tensor) -> Tensor:
         return slopes * (point - 1)
 
-    received = {**sent.vectors, **numbers}
-    first = constants().in_round(1)
-    local = LocalContext(first, sent.start, received, memory, STEPS, gradient=gradient, full_gradient=gradient)
+    local = _context(sent, numbers, memory, gradient)
     local.correction = method.correction(local)
     x = sent.start + torch.zeros_like(slopes)
     for local.step in range(STEPS):
         x = x - LOCAL_LR * method.direction(x, local)
     return method.finish(local.start - x, local)
+
+
+def _context(
+    sent: Broadcast, numbers: NamedTensors, memory: NamedTensors, gradient: Callable[[Tensor], Tensor]
+) -> LocalContext:
+    received = {**sent.vectors, **numbers}
+    return LocalContext(constants().in_round(1), sent.start, received, memory, STEPS, gradient, gradient)
 
 
 def _close(first: Tensor, second: Tensor, complaint: str) -> None:

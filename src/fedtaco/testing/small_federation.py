@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.client import ClientConfig, ClientRunner
+from fedtaco.codecs import NO_CODEC, Codec
 from fedtaco.data import TensorSamples
 from fedtaco.engines import Engine, SerialEngine
 from fedtaco.local_optimizer import PLAIN_SGD, LocalOptimizer
@@ -57,6 +58,7 @@ def make_simulator(
     steps: Sequence[int] | None = None,
     work: ClientWork | None = None,
     detector: Detector | None = None,
+    codec: Codec = NO_CODEC,
     adversaries: AdversarialClients = NO_ADVERSARIES,
 ) -> Simulator:
     """Return a simulator of the small federation.
@@ -71,7 +73,7 @@ def make_simulator(
         Settings of local training.
     engine
         Returns the engine that runs the clients of a runner.
-    participation, weighting, steps, work, detector, adversaries
+    participation, weighting, steps, work, detector, codec, adversaries
         As in :class:`~fedtaco.simulator.Simulator`.
 
     Returns
@@ -95,6 +97,7 @@ def make_simulator(
         participation=participation,
         weighting="samples" if weighting == "samples" else "uniform",
         detector=detector,
+        codec=codec,
         adversaries=adversaries,
         engine=engine(runner),
     )

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedtaco.codecs import NO_CODEC, Codec
 from fedtaco.methods import Broadcast, Constants, NamedTensors, Uploads
 from fedtaco.parameters import Configurable, parameter
 from fedtaco.records import Decision
@@ -29,6 +30,8 @@ class DetectorInput:
     round: int
     partial_participation: bool
     """Whether only some of the clients take part in a round."""
+    codec: Codec = NO_CODEC
+    """How the uploads were compressed; they are as the server decoded them."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,10 @@ class Detector(Configurable):
             "seen": torch.zeros(constants.clients, dtype=torch.int64),
             "expelled": torch.zeros(constants.clients, dtype=torch.bool),
         }
+
+    def note(self, codec: Codec) -> str | None:
+        """Return what the detector cannot find in uploads that are compressed in this way, in a sentence."""
+        return None
 
     def judge(self, memory: NamedTensors, given: DetectorInput) -> Verdict:
         """Judge the uploads of a round.

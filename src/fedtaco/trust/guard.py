@@ -11,6 +11,9 @@ client has received, including the method's own correction, and tests what is ne
 
 An upload that fails a test is dropped, and its client is expelled after several failures. All tests use
 sketches of vectors that the server has in any case.
+
+If uploads are compressed, the codec's noise counts as new. It may exceed what is new in honest uploads, so that no
+threshold tells them from copies; the copy test is then omitted.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedtaco.codecs import Codec
 from fedtaco.methods import Constants, NamedTensors
 from fedtaco.parameters import parameter
 from fedtaco.records import Decision
@@ -64,6 +68,11 @@ class Guard(Detector):
         record = super().initial_memory(weights, constants)
         return {**record, **initial_evidence(constants.clients, len(weights))}
 
+    def note(self, codec: Codec) -> str | None:
+        if codec.is_lossless:
+            return None
+        return f"The guard does not look for copies, because the noise of {codec} makes copies look new."
+
     def judge(self, memory: NamedTensors, given: DetectorInput) -> Verdict:
         evidence = Evidence.of(memory, given)
         findings = self._examine(evidence, memory["strikes"])
@@ -99,7 +108,7 @@ class Guard(Detector):
 
     def _examine_each(self, evidence: Evidence, strikes: Tensor, findings: Findings) -> None:
         """Test each upload on its own."""
-        can_find_copies = evidence.size >= NUMBERS_PER_MOVE
+        can_find_copies = evidence.size >= NUMBERS_PER_MOVE and evidence.given.codec.is_lossless
         earlier_strikes = strikes[evidence.given.uploads.clients].tolist()
         for row, (score, is_zero, count) in enumerate(
             zip(findings.scores, evidence.is_zero.tolist(), earlier_strikes, strict=True)

@@ -1,0 +1,76 @@
+"""Codecs: compression of uploads, which combines with every method."""
+
+from collections.abc import Sequence
+
+from fedtaco.codecs.base import NO_CODEC, Codec, NoCodec, Stream, check_compression
+from fedtaco.codecs.q4 import Q4
+from fedtaco.codecs.q8 import Q8
+from fedtaco.codecs.randk import RandK
+from fedtaco.codecs.sign import Sign
+from fedtaco.codecs.topk import TopK
+from fedtaco.errors import InvalidInput
+from fedtaco.parameters import domains
+from fedtaco.registry import Registry
+
+CODECS: Registry[Codec] = Registry(Codec, [NoCodec, Q8, Q4, TopK, RandK, Sign])
+"""Every registered codec by name."""
+
+
+def parse_codec(spec: str, allowed: Sequence[str] | None = None) -> Codec:
+    """Return the codec that a text describes.
+
+    Parameters
+    ----------
+    spec
+        The setting ``compress``: ``name`` or ``name:ratio``. The name of a user's own codec is
+        ``package.module:Class``.
+    allowed
+        The own codecs that may be imported; any by default.
+
+    Returns
+    -------
+    Codec
+        The codec with this ratio.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such codec, it has no ratio, or the ratio is not valid.
+
+    Examples
+    --------
+    >>> parse_codec("topk:0.01")
+    TopK(ratio=0.01)
+    """
+    name, *options = spec.split(":")
+    if name not in CODECS and options:
+        name, options = f"{name}:{options[0]}", options[1:]
+    if ":" in name and allowed is not None and name not in allowed:
+        raise InvalidInput(f"compress is '{spec}', and the codec '{name}' is not one of fedtaco's and is not allowed.")
+    codec = CODECS.find(name)
+    if not options:
+        return codec()
+    try:
+        (ratio,) = map(float, options)
+    except ValueError:
+        ratio = None
+    if ratio is None or "ratio" not in domains(codec):
+        form = f"'{name}:0.1'" if "ratio" in domains(codec) else f"'{name}'"
+        raise InvalidInput(f"compress is '{spec}', which is not valid; write it as {form}.")
+    return codec(ratio=ratio)  # type: ignore[call-arg]  # a field of the subclass
+
+
+__all__ = [
+    "CODECS",
+    "NO_CODEC",
+    "Q4",
+    "Q8",
+    "Codec",
+    "NoCodec",
+    "RandK",
+    "Sign",
+    "Stream",
+    "TopK",
+    "check_compression",
+    "parse_codec",
+]
