@@ -62,7 +62,7 @@ def count_bytes(message):
 
 def test_each_node_receives_its_own_alpha_and_the_same_vectors():
     nodes = small_nodes()
-    strategy = FedStrategy("taco", nn.Linear(4, 3, dtype=torch.float64), local_steps=3, fraction_evaluate=0)
+    strategy = FedStrategy("taco", small_model(), local_steps=3, fraction_evaluate=0)
     strategy.start(nodes, arrays(strategy.model), num_rounds=2, timeout=1)
     second_round = nodes.sent[5:]
     alphas = [message.content["config"]["scalar.alpha"] for message in second_round]

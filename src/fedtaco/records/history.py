@@ -52,9 +52,6 @@ class RoundRecord:
     """Compute time of the slowest client; ``None`` if the engine did not measure it."""
     wall_seconds: Metric
     """Elapsed time of the round, including the evaluation."""
-    simulated_duration: Metric | None = None
-    """Simulated time until the last answer, or the deadline if a client missed it, in units of K steps at speed 1;
-    ``None`` on Flower."""
     evaluation_seconds: Metric | None = None
     """Elapsed time of the evaluation; ``None`` if the round was not evaluated."""
     training_loss: float | None = None
@@ -76,6 +73,9 @@ class RoundRecord:
     """The reason for each client whose upload was not used."""
     decisions: list[Decision] = field(default_factory=list)
     """What the detector decided."""
+    simulated_duration: Metric | None = None
+    """Simulated time until the last answer, or the deadline if a client missed it, in units of K steps at speed 1;
+    ``None`` on Flower."""
     bytes_up: Bytes = 0
     """Bytes that the clients of the cohort sent, as the codec leaves them; dropped uploads included."""
     bytes_down: Bytes = 0
