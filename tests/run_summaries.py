@@ -9,6 +9,7 @@ def run_summary(method, seed=0, accuracy=0.8, **changes):
         (
             *("worst_tenth_accuracy", "rounds_to_target", "client_seconds", "output_accuracy", "balanced_accuracy"),
             *("majority_share", "evaluated_samples", "test_samples", "client_evaluation", "bytes_up"),
+            *("best_accuracy", "average_accuracy", "last_ten_range"),
             "bytes_down",
         )
     )
@@ -20,7 +21,7 @@ def run_summary(method, seed=0, accuracy=0.8, **changes):
         "stopped": None,
         "ended_early": None,
     }
-    ending |= {"rounds_to_target_is_upper_bound": False}
+    ending |= {"rounds_to_target_is_upper_bound": False, "alternates": False}
     nothing_detected = {"detection": None, "expelled": []}
     run = {"method": method, "seed": seed, "rounds": 20, "target": 0.5, "final_accuracy": accuracy, "alpha": {}}
     return {**missing, **ending, **nothing_detected, **run, **changes}

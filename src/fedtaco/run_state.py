@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedtaco.cohort import CohortResults
 from fedtaco.methods import NamedTensors, ServerState, Uploads
+from fedtaco.model_average import add_model, mean_model
 from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundDiagnostics, RoundRecord, finite_or_none
 from fedtaco.screen import record_loss
 
@@ -29,6 +30,8 @@ class RunState:
     """Memory of the detector."""
     baseline: NamedTensors = field(default_factory=dict)
     """Norms and losses of earlier rounds, with which those of the next round are compared."""
+    average: NamedTensors = field(default_factory=dict)
+    """The average of the models of the last rounds, see :mod:`fedtaco.model_average`; empty if none is wanted."""
 
     @property
     def clients(self) -> int:
@@ -39,6 +42,13 @@ class RunState:
     def members(self) -> int:
         """Number of clients that are not expelled."""
         return int((~self.detector_memory["expelled"]).sum())
+
+    @property
+    def averaged(self) -> tuple[Tensor, Tensor] | None:
+        """Weights and buffers of the average of the last models; ``None`` if there is none."""
+        if not self.average or self.round < int(self.average["first_round"]):
+            return None
+        return mean_model(self.average, self.round, self.server.weights.dtype)
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,9 @@ class RoundOutcome:
             wire_bytes_down=traffic.wire_down,
             **metrics,
         )
-        state = replace(self.state, baseline=record_loss(self.state.baseline, record.loss))
+        state = self.state
+        average = add_model(state.average, state.round, state.server.weights, state.buffers)
+        state = replace(state, baseline=record_loss(state.baseline, record.loss), average=average)
         return FinishedRound(state, record, clients)
 
     def _client_records(self) -> list[ClientRecord]:

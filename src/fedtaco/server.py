@@ -25,6 +25,7 @@ from fedtaco.methods import (
     check_participation,
     weighted_sum,
 )
+from fedtaco.model_average import start_average
 from fedtaco.models import split_memory
 from fedtaco.randomness import generator
 from fedtaco.records import Decision
@@ -46,6 +47,8 @@ class Server:
     """Number of rounds between two evaluations."""
     codec: Codec = NO_CODEC
     """Compresses the uploads."""
+    average_last: int = 0
+    """Number of rounds, the last ones, whose models are averaged."""
 
     def __post_init__(self) -> None:
         check_optimizer(self.method, self.constants.optimizer)
@@ -57,7 +60,10 @@ class Server:
     def initial_state(self, weights: Tensor, buffers: Tensor) -> RunState:
         """Return the state before the first round."""
         server = ServerState(weights, self.method.server_memory(weights, self.constants))
-        return RunState(0, server, buffers, {}, self.detector.initial_memory(weights, self.constants))
+        first_averaged = max(1, self.constants.rounds - self.average_last + 1)
+        average = start_average(weights, buffers, first_averaged) if self.average_last else {}
+        detector_memory = self.detector.initial_memory(weights, self.constants)
+        return RunState(0, server, buffers, {}, detector_memory, average=average)
 
     def choose_cohort(self, state: RunState, available: Tensor | None = None) -> Tensor:
         """Return the clients of the next round, chosen among the ``available`` ones (all by default)."""
@@ -283,6 +289,7 @@ class Server:
             results.shares,
             results.coverage,
             training_losses=losses,
+            sides=torch.full_like(losses, math.nan),
         )
 
     def _remove_expelled(self, state: RunState, before: RunState) -> RunState:

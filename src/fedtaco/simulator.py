@@ -15,6 +15,7 @@ from fedtaco.compression import Compression, without_residuals
 from fedtaco.data import Samples
 from fedtaco.device import CPU, deterministic_torch
 from fedtaco.diagnostics import Diagnoser, Training
+from fedtaco.diagnostics.stability import monitor
 from fedtaco.engines import AdversarialEngine, Engine, SerialEngine
 from fedtaco.evaluation import Evaluation, Evaluator, OwnMetrics
 from fedtaco.methods import Method, NamedTensors, check_unequal_steps
@@ -58,6 +59,8 @@ class Simulator:
         Steps of fine-tuning after which it evaluates the model once more; 0 for none.
     eval_every
         Number of rounds between two evaluations; the last round is always evaluated.
+    average_last
+        Number of rounds, the last ones, whose models are averaged; 0 for none.
     steps
         Local steps of each client; the run's K for all by default.
     work
@@ -89,6 +92,7 @@ class Simulator:
         evaluator: Evaluator | None = None,
         metrics: OwnMetrics | None = None,
         eval_every: int = 1,
+        average_last: int = 0,
         client_tests: Mapping[int, Samples] | None = None,
         fine_tune_steps: int = 0,
         steps: Sequence[int] | None = None,
@@ -111,7 +115,7 @@ class Simulator:
         """Weight of each client's upload before normalisation."""
         size = cohort_size(participation, len(self.clients))
         constants, seed = self.config.constants, self.config.seed
-        self.server = Server(method, constants, seed, size, detector or Off(), eval_every, codec)
+        self.server = Server(method, constants, seed, size, detector or Off(), eval_every, codec, average_last)
         self.compression = Compression(method, codec, seed, constants)
         self.evaluator = evaluator or Evaluator(self.model, self.config.loss, self.config.seed)
         self.metrics = metrics or {}
@@ -160,6 +164,15 @@ class Simulator:
         self.on_evaluation(state.round)
         return self.client_evaluator.evaluate(state)
 
+    def evaluate_average(self, state: RunState) -> float | None:
+        """Return the test accuracy of the average of the last models; ``None`` if there is none, or no test set."""
+        if state.averaged is None:
+            return None
+        self.on_evaluation(state.round)
+        weights, buffers = state.averaged
+        with deterministic_torch():
+            return self._evaluate_test(replace(state, buffers=buffers), weights).accuracy
+
     def _run_round(self, state: RunState) -> FinishedRound:
         started = perf_counter()
         cohort = self.server.choose_cohort(state)
@@ -193,6 +206,7 @@ class Simulator:
         results.traffic += traffic
         outcome = self.server.conclude(state, instructions, results, decisions)
         outcome, metrics = self.server.settle(state, instructions, outcome, self._measure)
+        metrics |= monitor(self.method, state.server, outcome.uploads)
         concluded = SimulatorState(**{**vars(outcome.state), "adversary_memories": memories})
         return training, replace(outcome, state=concluded), metrics
 

@@ -34,6 +34,11 @@ def train(method, engine, model=None, clients=None, **options):
     return fedtaco.train(model or small_mlp(), clients, clients[0], method=method, engine=engine, **settings)
 
 
+def measured(record):
+    """Return the quantities of a client that the method has."""
+    return {name: value for name, value in record.quantities.items() if value is not None}
+
+
 def assert_same_run(one, other):
     for record, twin in zip(one.history, other.history, strict=True):
         assert record.accuracy == twin.accuracy
@@ -41,7 +46,7 @@ def assert_same_run(one, other):
         assert record.training_loss == pytest.approx(twin.training_loss, rel=1e-9)
     for record, twin in zip(one.history.clients, other.history.clients, strict=True):
         assert (record.client, record.round) == (twin.client, twin.round)
-        assert dict(record.quantities) == pytest.approx(dict(twin.quantities), rel=1e-9, abs=1e-12)
+        assert measured(record) == pytest.approx(measured(twin), rel=1e-9, abs=1e-12)
     for name, tensor in one.model.state_dict().items():
         torch.testing.assert_close(other.model.state_dict()[name], tensor, rtol=1e-9, atol=1e-12)
 

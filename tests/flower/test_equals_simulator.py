@@ -44,7 +44,19 @@ def test_every_method_ends_with_the_same_bits_as_the_simulator(method):
     assert_same_model(result, simulation)
     expected = without_seconds(simulation.history.client_table())
     assert without_seconds(history_of(strategy).client_table()) == expected
+    for column in ("gain", "warning"):
+        assert history_of(strategy).column(column) == simulation.history.column(column)
     assert not torch.equal(result.arrays.to_torch_state_dict()["weight"], small_model().weight)
+
+
+def test_only_the_first_warning_of_the_stability_monitor_is_logged(caplog):
+    strategy = small_strategy("foolsgold")
+    run(strategy, small_nodes(), ROUNDS)
+    warnings = [record.warning for record in history_of(strategy) if record.warning is not None]
+    logged = [record.getMessage() for record in caplog.records if "amplify a disagreement" in record.getMessage()]
+    assert len(warnings) > 1
+    assert len(logged) == 1
+    assert warnings[0] in logged[0]
 
 
 NESTEROV = {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "lr_schedule": "cosine"}

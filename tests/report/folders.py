@@ -38,6 +38,8 @@ def write_run(
     classes: int = 10,
     freeloaders: tuple[int, ...] = (),
     decisions: dict[int, list[Decision]] | None = None,
+    gains: tuple[float, ...] = (),
+    warnings: dict[int, str] | None = None,
     metrics: dict[str, float | None] | None = None,
     evaluations: tuple[ClientEvaluation, ...] = (),
     over_correction: dict[int, list[float | None]] | None = None,
@@ -45,9 +47,9 @@ def write_run(
 ) -> RunFolder:
     """Write a run with one client per entry of ``groups`` and one round per accuracy.
 
-    ``expelled`` maps clients to rounds, ``dropped`` and ``decisions`` rounds to events. Without ``classes`` the
-    clients' labels are unknown, as on Flower. An accuracy of ``None`` stands for a round without evaluation.
-    ``over_correction`` maps rounds to the indices of all clients, in a diagnosed run.
+    ``expelled`` maps clients to rounds, ``dropped``, ``decisions`` and ``warnings`` rounds to events. Without
+    ``classes`` the clients' labels are unknown, as on Flower. An accuracy of ``None`` stands for a round without
+    evaluation. ``over_correction`` maps rounds to the indices of all clients, in a diagnosed run.
     """
     clients, folder = len(groups), RunFolder(path)
     config = {
@@ -82,6 +84,7 @@ def write_run(
                     "norm": float(number),
                     "weight": 1 / clients,
                     "training_loss": 1 / number,
+                    "side": (-1.0, 1.0)[client % 2],
                 },
                 seconds=None,
                 strikes=number,
@@ -106,6 +109,8 @@ def write_run(
             bytes_down=2 * bytes_up,
             dropped=(dropped or {}).get(number, {}),
             decisions=(decisions or {}).get(number, []),
+            gain=gains[number - 1] if gains else None,
+            warning=(warnings or {}).get(number),
         )
         history.rounds.append(record)
         history.clients.extend(own)

@@ -266,6 +266,33 @@ def test_accuracy_and_loss_can_be_chosen_over_rounds_and_seconds(browser, page):
     assert complaints(browser) == []
 
 
+def test_gain_camps_warning_and_swing_mark_are_shown(browser, tmp_path):
+    accuracies, gains = (0.2, 0.5, *(0.8, 0.7) * 5), tuple(1 + 0.3 * number for number in range(12))
+    warning = "aggregation weights amplify a disagreement between clients {0, 2} and {1} 2.5-fold"
+    write_run(tmp_path / "a", accuracies=accuracies, rounds=12, gains=gains, warnings={6: warning})
+    write_report(find_runs(tmp_path), tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    choose(browser, "#second-view", "Gain Γ of the largest disagreement over rounds")
+    drawn = browser.execute_script("return document.getElementById('second').data[1].y")
+    assert drawn == pytest.approx(list(gains))
+    stability = element(browser, "section[aria-labelledby=stability]")
+    assert stability.is_displayed()
+    assert f"After round 6, {warning}." in stability.text
+    assert "The accuracy swings" in stability.text
+    assert "70.0 ↕ %" in element(browser, "#result-table").text
+    choose(browser, "#quantity", "side in the largest disagreement")
+    heat = "const { z, zmin, zmax, colorscale } = document.getElementById('clients').data[0]; return [z, zmin, zmax]"
+    sides, lowest, highest = browser.execute_script(heat)
+    assert [row[0] for row in sides] == [1, -1, -1]  # clients 1, 2 and 0, sorted by group
+    assert (lowest, highest) == (-1, 1)
+    assert complaints(browser) == []
+
+
+def test_a_stable_report_has_no_section_on_stability(browser, page):
+    opened(browser, page)
+    assert not element(browser, "section[aria-labelledby=stability]").is_displayed()
+
+
 def test_accuracy_over_simulated_time_can_be_chosen(browser, tmp_path):
     fedtaco.run("fedavg", out=tmp_path / "run", clients=4, rounds=3, local_steps=2, deadline=1.0)
     write_report(find_runs(tmp_path), tmp_path / "report.html")

@@ -83,6 +83,13 @@ def test_long_lists_of_settings_are_cut():
     assert " taco (gamma=11) and 18 more." in headline(runs)
 
 
+def test_methods_that_swing_are_named():
+    swinging = {"last_ten_range": 0.2, "alternates": True}
+    runs = [run_summary("taco", seed, 0.8, **(swinging if seed else {})) for seed in (0, 1)]
+    runs += [run_summary("foolsgold", seed, 0.7, **swinging) for seed in (0, 1)]
+    assert headline(runs).endswith("taco swings in 1 of 2 seeds. foolsgold swings.")
+
+
 def diagnosed(method, clients=(), measured_rounds=10, rounds=0, measured=100):
     found = {"measured": measured, "share": 0.5, "uphill": 0.2, "measured_clients": 20 if measured else 0}
     found |= {"clients": list(clients), "measured_rounds": measured_rounds, "rounds": rounds}

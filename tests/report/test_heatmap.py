@@ -81,7 +81,7 @@ def test_a_large_run_is_averaged_line_by_line_into_a_small_heat_map():
         def __del__(self):
             held["now"] -= 1
 
-    others = {"cosine": None, "weight": 1.0, "training_loss": 0.5}
+    others = {"cosine": None, "weight": 1.0, "training_loss": 0.5, "side": None}
     lines = (
         Line(round=r, client=c, alpha=float(c), norm=float(r), expelled=c == 7 and r == 9, **others)
         for r in range(1, rounds + 1)

@@ -79,6 +79,18 @@ def test_notes_on_the_partition_come_last_and_once():
     assert legend(summary(), partition_notes=["b.", "a.", "b."]).endswith(" a. b.")
 
 
+def test_swings_and_averaged_models_are_stated():
+    one = summary(swinging=1, best_accuracy=0.82, average_accuracy=0.815)
+    text = legend(one)
+    assert "↕: the accuracy swings: its range" in text
+    assert text.endswith(
+        "taco: the accuracy swings, and the best round has 82.0 %; the average of the last models has an accuracy of "
+        "81.5 %."
+    )
+    assert "the accuracy swings in 2 of 3 seeds, and" in legend(summary(seeds=3, swinging=2, best_accuracy=0.8))
+    assert "swings" not in legend(summary())
+
+
 def test_unbalanced_classes_and_parts_of_the_test_set_are_explained():
     rows = [
         summary(accuracy=0.77, balanced_accuracy=0.55, majority_share=0.7638, samples=(1000, 16281)),

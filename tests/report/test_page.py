@@ -44,6 +44,42 @@ def test_expulsions_and_dropped_uploads_are_listed_with_reasons(tmp_path):
     assert "No upload was dropped." in quiet
 
 
+SWINGING = (0.2, 0.5, *(0.8, 0.7) * 5)
+
+
+def test_warnings_and_swings_are_described(tmp_path):
+    warnings = {3: "weights amplify a disagreement", 4: "weights amplify it", 9: "and again"}
+    folder = write_run(tmp_path / "a", accuracies=SWINGING, rounds=12, warnings=warnings)
+    text = text_of(page_of([folder]))
+    assert (
+        "Stability taco, seed 0: After round 3, weights amplify a disagreement. The warning was repeated in 2 rounds. "
+        "The accuracy swings from round 4 on; its range over the last ten rounds is 10.0 percentage points." in text
+    )
+    assert "70.0 ↕ %" in text
+    quiet = page_of([write_run(tmp_path / "b")])
+    assert '<section aria-labelledby="stability" hidden>' in quiet
+    assert "↕" not in text_of(quiet)
+
+
+def test_a_run_that_swings_as_much_as_fedavg_is_not_marked(tmp_path):
+    usual = tuple(0.8 + 0.4 * (accuracy - 0.8) for accuracy in SWINGING)
+    runs = {"fedavg": (usual, 0), "taco": (SWINGING, 0), "stem": (SWINGING, 1)}
+    for method, (accuracies, seed) in runs.items():
+        write_run(tmp_path / method, method, accuracies=accuracies, rounds=12, seed=seed)
+    (sentence,) = build_page_data(find_runs(tmp_path))["stability"]
+    assert sentence.startswith("stem, seed 1: The accuracy swings")
+    rows = {row.name: row.summary.swinging for row in build_page_data(find_runs(tmp_path))["results"].rows}
+    assert rows == {"fedavg": 0, "taco": 0, "stem": 1}
+
+
+def test_the_gain_has_a_curve_where_it_was_recorded(tmp_path):
+    write_run(tmp_path / "a", gains=(1.5, 2.0, 3.0))
+    write_run(tmp_path / "b", "fedavg")
+    curves = {method["name"]: method["curves"] for method in build_page_data(find_runs(tmp_path))["methods"]}
+    assert curves["taco"]["gain"]["mean"] == [1.5, 2.0, 3.0]
+    assert "gain" not in curves["fedavg"]
+
+
 def test_the_page_follows_the_declared_quantities(tmp_path):
     """A quantity is declared in records/quantities.py alone: heat maps, menu, labels and scales follow."""
     folder = write_run(tmp_path / "a")

@@ -70,3 +70,22 @@ def test_special_characters_are_escaped(text, expected):
 def test_an_unknown_format_is_refused():
     with pytest.raises(InvalidInput, match="There is no format 'xml'"):
         format_results(RUNS, "xml")
+
+
+def test_a_method_that_swings_is_marked_and_has_the_figures_of_its_best_round_and_its_averaged_models():
+    calm = {"last_ten_range": 0.01, "best_accuracy": 0.81, "average_accuracy": 0.8}
+    swinging = {"last_ten_range": 0.04, "best_accuracy": 0.85, "average_accuracy": 0.84}
+    runs = [run_summary("fedavg", 0, 0.8, **calm), run_summary("taco", 0, 0.7, **swinging)]
+    header, _, fedavg, taco = format_results(runs, "markdown").splitlines()
+    assert header.startswith("| method | final accuracy, % | best round, % | averaged models, % | worst tenth, % |")
+    assert fedavg.startswith("| fedavg | 80.0 | 81.0 | 80.0 |")
+    assert taco.startswith("| taco | 70.0 ↕ | 85.0 | 84.0 |")
+    assert r"taco & 70.0 $\updownarrow$ & 85.0 & 84.0 &" in format_results(runs, "latex")
+    rows = json.loads(format_results(runs, "json"))
+    assert [(row["swinging"], row["best_accuracy"], row["average_accuracy"]) for row in rows] == [
+        (0, 0.81, 0.8),
+        (1, 0.85, 0.84),
+    ]
+    calm_runs = [{**run, "last_ten_range": 0.01, "average_accuracy": None} for run in runs]
+    assert "best round" not in format_results(calm_runs, "markdown")
+    assert "averaged" not in format_results(calm_runs, "markdown")

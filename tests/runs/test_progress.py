@@ -51,6 +51,21 @@ def test_bar_is_stopped_after_an_error_and_can_be_used_again():
             assert not bar.bar.live.is_started
 
 
+def test_only_the_first_warning_of_a_run_is_printed():
+    console = Console(file=io.StringIO(), width=200)
+    bar, config = ProgressBar(console), {"method": "taco", "seed": 0, "rounds": 10}
+    warned = [RoundRecord(number, 0.5, 1.0, None, 1.0, warning=f"trouble {number}") for number in (1, 2, 3)]
+    with following(bar, [config, config]):
+        first, resumed = Run(config, None, "serial", [], list), Run(config, None, "serial", warned[:1], list)
+        bar.on_run_begin(first)
+        bar.on_round_end(first, warned[1])
+        bar.on_round_end(first, warned[2])
+        bar.on_run_begin(resumed)
+        bar.on_round_end(resumed, warned[1])
+    assert console.file.getvalue().count("trouble") == 1
+    assert "taco seed 0, round 2: trouble 2." in console.file.getvalue()
+
+
 def shown_for(record):
     """Return what the bar prints about a round."""
     console = Console(file=io.StringIO(), width=200)

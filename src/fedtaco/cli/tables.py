@@ -9,7 +9,7 @@ from rich.table import Table
 from fedtaco.cli.console import fits, print_with_notes
 from fedtaco.printable import printable
 from fedtaco.report import explain_results
-from fedtaco.report.results import BALANCED, OWN, TRAFFIC, TUNED, ResultColumn, build_results
+from fedtaco.report.results import SPARE, TRAFFIC, ResultColumn, build_results
 
 
 def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -22,7 +22,7 @@ def print_comparison(summaries: Sequence[Mapping[str, Any]]) -> None:
     """
     results = build_results(summaries)
     methods = [row.summary for row in results.rows]
-    columns = _join_alphas([column for column in results.columns if column.title not in (BALANCED, OWN, TUNED)])
+    columns = _join_alphas([column for column in results.columns if column.title not in SPARE])
     names = [printable(method.method) for method in methods]
     table, left_out = _table(names, columns), []
     if not fits(_table(names, columns, padding=0)):

@@ -187,6 +187,7 @@ def prepare_simulator(
         evaluator=Evaluator(flat, loss, seed, workers if workload.on_cpu else 1),
         metrics=metrics,
         eval_every=config["eval_every"],
+        average_last=config["average_last"],
         client_tests=client_tests,
         fine_tune_steps=config["fine_tune_steps"],
         steps=steps,

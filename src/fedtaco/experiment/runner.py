@@ -103,6 +103,7 @@ def _run(
         simulator.model,
         ending,
         evaluations=simulator.evaluate_clients(recorder.state) if ending is None else [],
+        average_accuracy=simulator.evaluate_average(recorder.state),
         test_counts=[] if simulator.test is None else count_classes(simulator.test),
         samples=None if simulator.test is None else (len(simulator.test), prepared.test_samples),
         engine=str(engine),
@@ -161,6 +162,9 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
     folder = RunFolder(path)
     blank = _blank_model(folder, model)
     trained, output = (load_model(copy.deepcopy(blank), folder.model_path(name)) for name in ("model", "output"))
+    average = None
+    if folder.has_model("average"):
+        average = load_model(copy.deepcopy(blank), folder.model_path("average")).eval()
     flat = FlatModel(trained, personal=split_names(folder.config().get("personal", "")))
     folder.partition()  # verified, although the result does not contain it
     return Result(
@@ -171,6 +175,7 @@ def load(path: str | Path, model: OwnModel | None = None) -> Result:
         read_personal_layers(folder, flat),
         folder.client_evaluations(),
         folder.diagnostics(),
+        average,
     )
 
 

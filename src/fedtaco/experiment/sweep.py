@@ -27,7 +27,7 @@ from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.settings import ExperimentConfig, RunOptions, declared
 
 NOT_TUNED = {"method", "seed", "parameters", "dataset", "validation", "target", "detector", "engine", "device"}
-NOT_TUNED |= {"eval_every", "eval_samples", "fine_tune_steps"}
+NOT_TUNED |= {"eval_every", "eval_samples", "fine_tune_steps", "average_last"}
 """Settings that a grid may not contain: they would make runs incomparable, or have an option of their own."""
 ParameterGrid = Mapping[str, Sequence[float | str]]
 """The values to try, by setting or parameter."""

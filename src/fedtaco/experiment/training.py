@@ -92,8 +92,8 @@ def train(
         ``batch_size``, ``local_epochs``, ``local_lr``, ``lr_schedule``, ``optimizer``, ``momentum``, ``nesterov``,
         ``weight_decay``, ``clip_norm``, ``server_lr``, ``local_work``, ``client_dropout``, ``deadline``, ``personal``,
         ``compress``, ``weighting``, ``participation``, ``engine``, ``device``, ``seed``, ``validation``,
-        ``eval_every``, ``eval_samples``, ``fine_tune_steps``, ``target``, ``diagnose``, ``freeloaders``, ``behaviour``
-        and ``parameters``, as ``fedtaco run --help`` explains them.
+        ``eval_every``, ``eval_samples``, ``average_last``, ``fine_tune_steps``, ``target``, ``diagnose``,
+        ``freeloaders``, ``behaviour`` and ``parameters``, as ``fedtaco run --help`` explains them.
 
     Returns
     -------

@@ -83,6 +83,9 @@ class Deployment:
         """Evaluate and record a round whose replies were aggregated, and write a checkpoint."""
         finished = opened.settle(measure)
         self.state = finished.state
+        warning = finished.record.warning
+        if warning is not None and all(record.warning is None for record in self.recorder.history):
+            log.warning("Round %d: %s.", finished.record.round, warning)
         self.recorder.extra = self.nodes.to_arrays()
         self.recorder.add(finished)
         return finished

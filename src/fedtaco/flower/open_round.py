@@ -10,6 +10,7 @@ from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDic
 
 from fedtaco.cohort import CohortResults, Instructions, Traffic
 from fedtaco.device import deterministic_torch
+from fedtaco.diagnostics.stability import monitor
 from fedtaco.errors import RunStopped
 from fedtaco.flower.arrays import wire_bytes
 from fedtaco.flower.log import log
@@ -96,6 +97,8 @@ class OpenRound:
         else:
             instructions = self._collector.instructions
             self.outcome, metrics = self.server.settle(self.state, instructions, self.outcome, measure)
+            with deterministic_torch():
+                metrics |= monitor(self.server.method, self.state.server, self.outcome.uploads)
         for client in self.outcome.results.clients.tolist():
             self.nodes.last_used[client] = self.number
         self._log_decisions(self.outcome)

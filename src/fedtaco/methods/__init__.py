@@ -26,7 +26,7 @@ from fedtaco.methods.fedmos import FedMoS
 from fedtaco.methods.fednova import FedNova
 from fedtaco.methods.fedprox import FedProx, FedProxTaco
 from fedtaco.methods.foolsgold import FoolsGold, FoolsGoldOriginal
-from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
+from fedtaco.methods.geometry import Geometry, geometry_of, gram_matrix, weighted_sum
 from fedtaco.methods.mime import Mime, MimeLite
 from fedtaco.methods.momentum import FedAvgM, FedCM
 from fedtaco.methods.ruan import Ruan
@@ -121,5 +121,6 @@ __all__ = [
     "check_participation",
     "check_unequal_steps",
     "geometry_of",
+    "gram_matrix",
     "weighted_sum",
 ]

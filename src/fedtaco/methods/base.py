@@ -127,6 +127,8 @@ class Uploads:
     """The weights p_i that the method's ``weigh`` chose."""
     training_losses: Tensor = field(default_factory=lambda: torch.empty(0))
     """The mean loss over the local steps of each client, as it states it; NaN if unknown."""
+    sides: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Position of each client in the largest disagreement of the round, from -1 to 1; NaN if unknown."""
 
     @cached_property
     def geometry(self) -> Geometry:

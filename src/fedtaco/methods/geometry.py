@@ -69,17 +69,28 @@ def geometry_of(matrix: Tensor) -> Geometry:
     return Geometry(norms, cosines.clamp(-1, 1))
 
 
-def pairwise_cosines(matrix: Tensor) -> Tensor:
-    """Return the cosine of each pair of rows, in float64; 0 if one of them is zero.
+def gram_matrix(matrix: Tensor) -> Tensor:
+    """Return the dot product of each pair of rows, in float64.
 
-    >>> pairwise_cosines(torch.tensor([[3.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))[0]
-    tensor([1.0000, 0.7071, 0.0000], dtype=torch.float64)
+    >>> gram_matrix(torch.tensor([[3.0, 0.0], [1.0, 1.0]]))
+    tensor([[9., 3.],
+            [3., 2.]], dtype=torch.float64)
     """
     rows, columns = matrix.shape
     products = torch.zeros(rows, rows, dtype=torch.float64)
     width = max(1, BLOCK_ENTRIES // rows)
     for block in (matrix[:, start : start + width] for start in range(0, columns, width)):
         products += block @ block.T
+    return products
+
+
+def pairwise_cosines(matrix: Tensor) -> Tensor:
+    """Return the cosine of each pair of rows, in float64; 0 if one of them is zero.
+
+    >>> pairwise_cosines(torch.tensor([[3.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))[0]
+    tensor([1.0000, 0.7071, 0.0000], dtype=torch.float64)
+    """
+    products = gram_matrix(matrix)
     norms = products.diagonal().sqrt()
     scale = norms[:, None] * norms
     return torch.where(scale > 0, products / scale, torch.zeros_like(products)).clamp_(-1, 1)

@@ -83,6 +83,11 @@ class RoundRecord:
     wire_bytes_up: Bytes | None = None
     """The same with the headers of arrays, as messages carried them; ``None`` in a simulation."""
     wire_bytes_down: Bytes | None = None
+    gain: float | None = None
+    """Γ, by which the aggregation weights amplify the largest disagreement between clients; ``None`` if the method does
+    not weigh uploads itself."""
+    warning: str | None = None
+    """What the stability monitor expects, without the final full stop; ``None`` if the aggregation is stable."""
 
     @property
     def is_evaluated(self) -> bool:

@@ -42,6 +42,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("norm", "norm", "norm of the upload", lambda uploads: uploads.geometry.norms),
     Quantity("weight", "weight", "weight in the aggregate", lambda uploads: uploads.aggregation_weights, unused=0.0),
     Quantity("training_loss", "training loss", "training loss", lambda uploads: uploads.training_losses),
+    Quantity("side", "side", "side in the largest disagreement", lambda uploads: uploads.sides, scale="signed"),
 )
 """Every quantity of uploads, in the order of the report's menu."""
 DIAGNOSED: tuple[Quantity, ...] = (

@@ -105,8 +105,13 @@ class RecordedRun:
             stored["folder"]["partition"].verify(self._partition)
             return PartitionRecord.load(self._partition, stored["clients"])
 
+    def has_model(self, name: str) -> bool:
+        """Return whether the run has ended and has a model of its own by this name, such as ``output``."""
+        stored = self._stored_summary()
+        return stored is not None and f"{name}.safetensors" in stored["files"]
+
     def model_path(self, name: str) -> Path:
-        """Return the file of the global model (``model``) or of the model that the method returns (``output``).
+        """Return the file of the global model (``model``), or of another one if the run has it, such as ``output``.
 
         Raises
         ------
@@ -117,7 +122,7 @@ class RecordedRun:
         if stored is None:
             raise InvalidInput(f"{self.path} has no model: the run has not ended; continue it (resume).")
         file = f"{name}.safetensors"
-        path = self.path / (file if file in stored["files"] else "model.safetensors")
+        path = self.path / (file if self.has_model(name) else "model.safetensors")
         with reading_run(path):
             stored["files"][path.name].verify(path)
         return path

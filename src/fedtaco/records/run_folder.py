@@ -11,6 +11,7 @@
 ``client_evaluations.jsonl``  the final model on each client's own samples, one client per line
 ``model.safetensors``         the trained global model
 ``output.safetensors``        the model that the method returns, if it is another one
+``average.safetensors``       the average of the last models, if ``average_last`` is set
 ``best.safetensors``          the global model of the best round, if BestModel saves it
 ``lock``                      present while a process uses the folder
 ============================  ========================================================
@@ -49,6 +50,7 @@ RECORDS = (
     "client_evaluations.jsonl",
     "model.safetensors",
     "output.safetensors",
+    "average.safetensors",
     "best.safetensors",
     "tensorboard",
     "wandb",

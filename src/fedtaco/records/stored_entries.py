@@ -140,6 +140,10 @@ class StoredSummary(TypedDict):
     test_samples: Count | None
     client_evaluation: StoredClientEvaluation | None
     output_accuracy: Metric | None
+    best_accuracy: Metric | None
+    average_accuracy: Metric | None
+    last_ten_range: Metric | None
+    alternates: bool
     validation_accuracy: Metric | None
     worst_tenth_accuracy: Metric | None
     target: Metric

@@ -12,6 +12,7 @@ from fedtaco.records.evaluations import ClientEvaluation, summarize_evaluations,
 from fedtaco.records.formatting import format_count
 from fedtaco.records.history import MISSED_DEADLINE, NO_ANSWER, History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
+from fedtaco.records.swings import accuracy_range, alternates, swings
 
 DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
 BYTES = ("bytes_up", "bytes_down", "wire_bytes_up", "wire_bytes_down")
@@ -61,6 +62,9 @@ def summarize(
         "balanced_accuracy": None if last is None else last.balanced_accuracy,
         "metrics": {} if last is None else dict(last.metrics),
         "best_accuracy": max(accuracies, default=None),
+        "average_accuracy": None,
+        "last_ten_range": accuracy_range(accuracies),
+        "alternates": alternates(accuracies),
         "last_five_accuracy": fmean(accuracies[-5:]) if accuracies else None,
         "output_accuracy": None if last is None else last.output_accuracy,
         "validation_accuracy": None if last is None else last.validation_accuracy,
@@ -205,6 +209,12 @@ class MethodSummary:
     """Number of uploads that were not used because the client missed the deadline."""
     is_upper_bound: bool = False
     """Whether a seed may have reached the target before, in a round without evaluation."""
+    swinging: int = 0
+    """Number of finished seeds whose accuracy swings in the last rounds (:func:`~fedtaco.records.swings.swings`)."""
+    best_accuracy: float | None = None
+    """Accuracy of the best round, mean over seeds."""
+    average_accuracy: float | None = None
+    """Accuracy of the average of the last models, mean over seeds."""
 
     @property
     def rounds_mark(self) -> str:
@@ -243,15 +253,29 @@ def shows_traffic(rows: Sequence[MethodSummary]) -> bool:
     return len(sizes) > 1 or (bool(sizes) and any(row.is_compressed for row in rows))
 
 
-def summarize_methods(summaries: Sequence[Mapping[str, Any]]) -> list[MethodSummary]:
-    """Return one summary per method, in the order in which methods appear."""
+def summarize_methods(
+    summaries: Sequence[Mapping[str, Any]], fedavg: Sequence[Mapping[str, Any]] | None = None
+) -> list[MethodSummary]:
+    """Return one summary per method, in the order in which methods appear.
+
+    Parameters
+    ----------
+    summaries
+        Summaries of runs.
+    fedavg
+        Runs of FedAvg, with which those of the same seed are compared to find out whether they swing; those in
+        ``summaries`` by default.
+    """
     by_method: dict[str, list[Mapping[str, Any]]] = {}
     for summary in summaries:
         by_method.setdefault(summary["method"], []).append(summary)
-    return [_summarize_method(method, runs) for method, runs in by_method.items()]
+    usual = {run["seed"]: run for run in (by_method.get("fedavg", []) if fedavg is None else fedavg)}
+    return [_summarize_method(method, runs, usual) for method, runs in by_method.items()]
 
 
-def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSummary:
+def _summarize_method(
+    method: str, runs: list[Mapping[str, Any]], fedavg: Mapping[int, Mapping[str, Any]]
+) -> MethodSummary:
     finished = [run for run in runs if run["stopped"] is None]
     accuracies = [run["final_accuracy"] for run in finished if run["final_accuracy"] is not None]
     groups = {group for run in runs for group in run["alpha"]}
@@ -282,6 +306,9 @@ def _summarize_method(method: str, runs: list[Mapping[str, Any]]) -> MethodSumma
         ended_low=sum(map(_ended_low, finished)),
         one_class=sum(run.get("predicts_one_class", False) for run in finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),
+        swinging=sum(swings(run, fedavg.get(run["seed"])) for run in finished),
+        best_accuracy=_mean([run["best_accuracy"] for run in finished]),
+        average_accuracy=_mean([run["average_accuracy"] for run in finished]),
         unanswered=sum(run["unanswered"] for run in runs),
         missed_deadlines=sum(run["missed_deadlines"] for run in runs),
         **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS},

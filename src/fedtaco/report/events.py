@@ -1,9 +1,10 @@
-"""List expelled clients and dropped uploads, with the reasons."""
+"""List expelled clients and dropped uploads, with the reasons, and runs that swing or are about to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedtaco.records.formatting import pluralize
+from fedtaco.records.swings import first_swing
 from fedtaco.report.run_reader import RunData
 from fedtaco.report.runs_by_method import MethodRuns
 
@@ -43,6 +44,23 @@ def build_dropped(method: MethodRuns, run: RunData) -> list[Event]:
         Event(method.run_name(run), client, f"Client {client}, {_format_rounds(rounds)}: {reason}.")
         for (client, reason), rounds in sorted(rounds_of.items())
     ]
+
+
+def describe_stability(method: MethodRuns, run: RunData, *, swings: bool) -> str | None:
+    """Describe when the stability monitor warned, and whether the run swings; ``None`` if neither."""
+    warned = [record for record in run.history if record.warning is not None]
+    sentences = []
+    if warned:
+        others = len(warned) - 1
+        more = f" The warning was repeated in {pluralize(others, 'round')}." if others else ""
+        sentences.append(f"After round {warned[0].round}, {warned[0].warning}.{more}")
+    if swings:
+        points, first = 100 * run.summary["last_ten_range"], first_swing(run.history)
+        since = "" if first is None else f" from round {first} on"
+        sentences.append(
+            f"The accuracy swings{since}; its range over the last ten rounds is {points:.1f} percentage points."
+        )
+    return f"{method.run_name(run)}: {' '.join(sentences)}" if sentences else None
 
 
 def _format_rounds(rounds: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ LISTED = 12
 
 
 def describe_results(methods: Sequence[MethodSummary], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on which methods end highest, which diverged, predict one class only, or over-correct clients.
+    """Return sentences on which methods end highest, diverged, swing, predict one class only, or over-correct clients.
 
     The method with the highest mean accuracy is compared with each of the others, over the seeds that both finished. If
     the 95 % confidence interval of the difference includes 0, the sentence says that there is no difference beyond seed
@@ -73,6 +73,9 @@ def _events(methods: Sequence[MethodSummary]) -> list[str]:
         if row.stopped:
             ending = f"diverged{_in_seeds(row.stopped, row.seeds)}"
             failed.setdefault((ending, ending), []).append(row.method)
+        if row.swinging:
+            ending = _in_seeds(row.swinging, row.seeds)
+            failed.setdefault((f"swings{ending}", f"swing{ending}"), []).append(row.method)
         if row.one_class:
             ending = f"one class only{_in_seeds(row.one_class, row.seeds)}"
             failed.setdefault((f"predicts {ending}", f"predict {ending}"), []).append(row.method)

@@ -47,6 +47,10 @@ def explain_results(
         "confidence interval of its mean in brackets.": reference is not None,
         "Worst tenth: mean accuracy of the tenth of the clients with the lowest accuracy, each by its own mix of "
         "labels.": not all(row.has_personal_layers for row in summaries),
+        "↕: the accuracy swings: its range over the last ten rounds is more than three times that of FedAvg with the "
+        "same seed or, without FedAvg, more than 3 percentage points, up and down.": any(
+            row.swinging for row in summaries
+        ),
         "N+: the target was not reached within N rounds.": "+" in marks,
         "≤ N: not every round was evaluated, so that the target may have been reached before.": "≤" in marks,
         "↓: a run ended below nine tenths of the target.": "↓" in marks,
@@ -77,6 +81,11 @@ def _events(row: MethodSummary) -> Iterator[str]:
         yield f"on the clients' own held-out samples, the mean accuracy is {own}{tuned}"
     if row.output_accuracy is not None:
         yield f"the model that it returns has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
+    if row.swinging:
+        seeds = "" if row.seeds == 1 else f" in {row.swinging} of {row.seeds} seeds"
+        yield f"the accuracy swings{seeds}, and the best round has {format_mean(row.best_accuracy, scale=100)} %"
+    if row.average_accuracy is not None:
+        yield f"the average of the last models has an accuracy of {format_mean(row.average_accuracy, scale=100)} %"
     if row.freeloaders:
         caught = f"{row.caught} of {pluralize(row.freeloaders, 'misbehaving client')}"
         yield f"{caught} and {pluralize(row.honest_expelled, 'honest client')} were expelled"

@@ -26,6 +26,7 @@ MEASURES = (
     Measure("training_loss", "training loss", is_loss=True),
     Measure("validation_accuracy", "held-out accuracy", is_accuracy=True, has_target=True),
     Measure("validation_loss", "held-out loss", is_loss=True),
+    Measure("gain", "gain Γ of the largest disagreement"),
 )
 """Every measure that all runs may have, in the order of the report's menus."""
 

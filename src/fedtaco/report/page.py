@@ -42,6 +42,8 @@ def render(data: PageData, library: str, version: str) -> str:
         "untimed": "hidden" if data["timed"] else "",
         "results": _results(data),
         "legend": _list(data["legend"]),
+        "unstable": "" if data["stability"] else "hidden",
+        "stability": _list(data["stability"]),
         "own_hidden": "" if data["own_rows"] else "hidden",
         "histograms_hidden": "" if data["histograms"] else "hidden",
         "own_note": escape(_own_note(data)),

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedtaco.records import DIAGNOSED, QUANTITIES, RunFolder
 from fedtaco.records.formatting import pluralize
+from fedtaco.records.swings import swings
 from fedtaco.report.charts import (
     build_client_map,
     build_curves,
@@ -15,7 +16,7 @@ from fedtaco.report.charts import (
     measures_of,
 )
 from fedtaco.report.colours import ON_DARK, ON_LIGHT
-from fedtaco.report.events import build_dropped, build_expulsions
+from fedtaco.report.events import build_dropped, build_expulsions, describe_stability
 from fedtaco.report.legend import explain_results
 from fedtaco.report.own_samples import build_histograms, build_own_rows
 from fedtaco.report.results import build_run_results
@@ -74,6 +75,7 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "quantities": _quantities(maps),
         "partitions": partitions,
         "runs": maps,
+        "stability": _stability(methods),
         "histograms": build_histograms(methods),
         "own_rows": build_own_rows(methods),
         "expulsions": [event for _, method, run in ordered for event in build_expulsions(method, run)],
@@ -82,6 +84,18 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
         "own_settings": [_own_settings(method, common) for method in methods],
         "versions": _versions(runs),
     }
+
+
+def _stability(methods: Sequence[MethodRuns]) -> list[str]:
+    """Describe runs that swing, or in which the stability monitor warned."""
+    finished = [(method, run) for method in methods for run in method.runs if run.is_finished]
+    fedavg = {run.seed: run.summary for method, run in finished if method.name == "fedavg"}
+    described = (
+        describe_stability(method, run, swings=run.is_finished and swings(run.summary, fedavg.get(run.seed)))
+        for method in methods
+        for run in method.runs
+    )
+    return [sentence for sentence in described if sentence is not None]
 
 
 def _quantities(maps: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

@@ -14,7 +14,9 @@ from fedtaco.report.runs_by_method import MethodRuns
 
 CellValue = float | str | None
 """An unformatted value; ``None`` if it is not available."""
-BALANCED, OWN, TUNED = "balanced accuracy", "own samples", "fine-tuned"
+BALANCED, BEST, AVERAGED = "balanced accuracy", "best round", "averaged models"
+OWN, TUNED = "own samples", "fine-tuned"
+SPARE = (BALANCED, BEST, AVERAGED, OWN, TUNED)
 """Titles of columns that are left out where space is short; the legend contains their figures too."""
 
 
@@ -70,6 +72,10 @@ class ResultsTable:
         columns = [_accuracy_column(summaries)]
         if any(map(is_unbalanced, summaries)):
             columns.append(_plain_column(BALANCED, "balanced_accuracy", [row.balanced_accuracy for row in summaries]))
+        if any(row.swinging for row in summaries):
+            columns.append(_plain_column(BEST, "best_accuracy", [row.best_accuracy for row in summaries]))
+        if any(row.average_accuracy is not None for row in summaries):
+            columns.append(_plain_column(AVERAGED, "average_accuracy", [row.average_accuracy for row in summaries]))
         if self.reference is not None:
             columns.append(_difference_column(self.rows, self.reference))
         columns.append(_plain_column("worst tenth", "worst_tenth", [row.worst_tenth_accuracy for row in summaries]))
@@ -112,28 +118,32 @@ def build_run_results(methods: Sequence[MethodRuns]) -> ResultsTable:
     """Return the results of recorded runs, finished or not, with one row per method and its settings."""
     reference = next((method for method in methods if method.runs[0].config["method"] == "fedavg"), methods[0]).name
     finished = [{**run.summary, "method": method.name} for method in methods for run in method.runs if run.is_finished]
+    fedavg = [run for run in finished if run["method"] == "fedavg"]
     differences = paired_differences(finished, reference)
-    rows = [ResultRow(_summary(method), differences.get(method.name), method.status) for method in methods]
+    rows = [ResultRow(_summary(method, fedavg), differences.get(method.name), method.status) for method in methods]
     headline = describe_results(summarize_methods(finished), finished)
     targets = {run.config["target"] for method in methods for run in method.runs}
     target = targets.pop() if len(targets) == 1 else None
     return ResultsTable(rows, reference if differences else None, target, headline)
 
 
-def _summary(method: MethodRuns) -> MethodSummary:
+def _summary(method: MethodRuns, fedavg: Sequence[Mapping[str, Any]]) -> MethodSummary:
     finished = [run for run in method.runs if run.is_finished]
     started = [run for run in method.runs if run.summary["final_accuracy"] is not None]
     runs = finished or started or method.runs
-    (summary,) = summarize_methods([{**run.summary, "method": method.name} for run in runs])
-    return summary if finished else replace(summary, rounds=None, ended_low=0, one_class=0)
+    (summary,) = summarize_methods([{**run.summary, "method": method.name} for run in runs], fedavg)
+    return summary if finished else replace(summary, rounds=None, ended_low=0, one_class=0, swinging=0)
 
 
 def _accuracy_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
-    cells = [format_mean(row.accuracy, row.accuracy_deviation, scale=100) for row in summaries]
+    means = [format_mean(row.accuracy, row.accuracy_deviation, scale=100) for row in summaries]
+    cells = [f"{mean} ↕" if row.swinging else mean for mean, row in zip(means, summaries, strict=True)]
     values: dict[str, list[CellValue]] = {
         "final_accuracy": [row.accuracy for row in summaries],
         "final_accuracy_deviation": [row.accuracy_deviation for row in summaries],
     }
+    if any(row.swinging for row in summaries):
+        values["swinging"] = [row.swinging for row in summaries]
     return ResultColumn("final accuracy", cells, values, "%")
 
 

@@ -197,6 +197,7 @@ def _summary_so_far(
     return {
         **summarize(history, config["target"], partition),
         "method": config["method"],
+        "seed": config["seed"],
         "personal": config.get("personal"),
         "compress": config.get("compress"),
         "alpha": heat.mean_alpha(partition.kinds),

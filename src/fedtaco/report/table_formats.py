@@ -25,10 +25,23 @@ COMMANDS = (
         r"\textasciitilde{}",
         r"\textasciicircum{}",
     ),
-    *("$<$", "$>$", "$|$", "--", r"$\pm$", r"$\times$", r"$\circ$", r"$\downarrow$", r"$\leq$", "$+$", "$-$"),
+    *(
+        "$<$",
+        "$>$",
+        "$|$",
+        "--",
+        r"$\pm$",
+        r"$\times$",
+        r"$\circ$",
+        r"$\downarrow$",
+        r"$\updownarrow$",
+        r"$\leq$",
+        "$+$",
+        "$-$",
+    ),
     *(r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$"),
 )
-LATEX = dict(zip("&%$#_{}\\~^<>|–±×○↓≤+−αγκλ", COMMANDS, strict=True))
+LATEX = dict(zip("&%$#_{}\\~^<>|–±×○↓↕≤+−αγκλ", COMMANDS, strict=True))
 """LaTeX commands for special characters."""
 MARKDOWN = str.maketrans({mark: rf"\{mark}" for mark in r"\|*_`<[]"})
 """Characters of names that Markdown would interpret."""

@@ -37,6 +37,7 @@ class ProgressBar(Callback):
         self.done: dict[Run, int] = {}
         self.accuracies: dict[Run, str] = {}
         self.engines_shown: set[str] = set()
+        self.warned: set[Run] = set()
         self.bar = self._new_bar()
         rounds = sum(config["rounds"] for config in configs)
         self.task = self.bar.add_task("starting", total=rounds, visible=rounds > 0)
@@ -45,6 +46,8 @@ class ProgressBar(Callback):
 
     def on_run_begin(self, run: Run) -> None:
         self.done[run] = len(run.history)
+        if any(record.warning is not None for record in run.history):
+            self.warned.add(run)
         if run.engine not in self.engines_shown:
             self.engines_shown.add(run.engine)
             self._print(f"Engine {run.engine}.", "dim")
@@ -56,7 +59,11 @@ class ProgressBar(Callback):
         if record.accuracy is not None:
             self.accuracies[run] = f" {record.accuracy:6.1%}"
         self._advance(run, record.round, f"{run}{self.accuracies.get(run, '')}")
-        for event in _events(record):
+        events = list(_events(record))
+        if record.warning is not None and run not in self.warned:
+            self.warned.add(run)
+            events.append(record.warning)
+        for event in events:
             self._print(f"{run}, round {record.round}: {event}.", "yellow")
 
     def on_run_end(self, run: Run, summary: Mapping[str, Any]) -> None:

@@ -146,6 +146,7 @@ class Recorder:
         evaluations: list[ClientEvaluation] | None = None,
         test_counts: Sequence[int] = (),
         samples: tuple[int, int] | None = None,
+        average_accuracy: float | None = None,
         **notes: Any,
     ) -> Result:
         """Write the models and the summary of a run that has ended.
@@ -162,6 +163,8 @@ class Recorder:
             Number of evaluated test samples of each class; empty if unknown.
         samples
             Number of evaluated test samples, and of all; ``None`` if unknown.
+        average_accuracy
+            Test accuracy of the average of the last models.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -181,12 +184,15 @@ class Recorder:
             **summarize(
                 self.history, self.config.get("target", 0.0), self.partition, test_counts, samples, evaluations or []
             ),
+            "average_accuracy": average_accuracy,
         }
         result = Result.of(method, model, self.state, self.history, summary, evaluations, self.diagnostics)
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))
             if result.output_model is not result.model:
                 self.folder.save_model(to_arrays(result.output_model.state_dict()), "output")
+            if result.average_model is not None:
+                self.folder.save_model(to_arrays(result.average_model.state_dict()), "average")
             if evaluations:
                 self.folder.save_client_evaluations(evaluations)
             self.folder.save_summary(summary)

@@ -44,6 +44,8 @@ class Result:
     """Each client's model on the client's own samples; empty if none were held out."""
     diagnostics: Diagnostics | None = None
     """The diagnostics of each round; ``None`` without the setting ``diagnose``."""
+    average_model: nn.Module | None = None
+    """The average of the last models; ``None`` unless ``average_last`` is set and the run reached these rounds."""
 
     @classmethod
     def of(
@@ -62,7 +64,8 @@ class Result:
         same = output is state.server.weights
         returned = trained if same else model.to_module(output, state.buffers)
         personal = personal_layers(model, state.memories, state.clients)
-        return cls(history, trained, returned, summary, personal, evaluations or [], diagnostics)
+        average = None if state.averaged is None else model.to_module(*state.averaged)
+        return cls(history, trained, returned, summary, personal, evaluations or [], diagnostics, average)
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's own model: the global model with the personal layers of this client.

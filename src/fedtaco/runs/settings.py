@@ -183,6 +183,16 @@ class TrainSettings(SharedSettings, total=False):
     eval_samples: Annotated[
         int | None, setting(None, "Evaluate on this many test samples, drawn by seed; all by default.", low=1)
     ]
+    average_last: Annotated[
+        int,
+        setting(
+            0,
+            "Number of rounds, the last ones, whose global models are averaged; the average is evaluated and saved "
+            "besides the last model. 0 for none.",
+            low=0,
+            high=MAX_COUNT,
+        ),
+    ]
     fine_tune_steps: Annotated[
         int,
         setting(

@@ -27,6 +27,7 @@ def shared_arrays(state: RunState) -> Arrays:
         "server": state.server.memory,
         "detector": state.detector_memory,
         "baseline": state.baseline,
+        "average": state.average,
     }
     return to_arrays({f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()})
 
@@ -59,7 +60,7 @@ def restore_state(
     for name, tensor in (("state/weights", initial.server.weights), ("state/buffers", initial.buffers)):
         if name not in shared or shared[name].shape != tensor.shape:
             raise InvalidInput(f"The checkpoint in {folder} is of another model; start the run again (overwrite).")
-    groups: dict[str, dict[str, Tensor]] = {"state": {}, "server": {}, "detector": {}, "baseline": {}}
+    groups: dict[str, dict[str, Tensor]] = {"state": {}, "server": {}, "detector": {}, "baseline": {}, "average": {}}
     extra = {key: array for key, array in shared.items() if key.partition("/")[0] not in groups}
     for key in set(shared) - set(extra):
         group, _, name = key.partition("/")
@@ -79,6 +80,7 @@ def restore_state(
         memories=memories,
         detector_memory=groups["detector"],
         baseline=groups["baseline"],
+        average=groups["average"],
     )
     return (replace(state, adversary_memories=adversaries) if isinstance(state, SimulatorState) else state), extra
 

@@ -1,0 +1,189 @@
+"""The results P1, P3, P4 and P5 of docs/stability.md, on uploads and quadratic losses where they can be computed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from made_uploads import make_uploads
+
+from fedtaco.diagnostics.stability import examine
+from fedtaco.diagnostics.two_camps import multipliers
+from fedtaco.methods import (
+    METHODS,
+    Constants,
+    FedACG,
+    FedAvgM,
+    FoolsGold,
+    LocalContext,
+    ServerState,
+    TacoAggregation,
+    TacoCorrection,
+    TacoUniform,
+    Uploads,
+)
+
+NO_STATE = ServerState(torch.zeros(0))
+
+
+def random_uploads(seed, clients=12):
+    matrix = torch.randn(clients, 30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return make_uploads(matrix + 0.5)
+
+
+@pytest.mark.parametrize("name", ["foolsgold", "taco-aggregation", "taco"])
+@pytest.mark.parametrize("seed", range(3))
+def test_p1_weights_add_the_covariance_of_uploads_and_merits(name, seed):
+    uploads, method = random_uploads(seed), METHODS[name]()
+    weights = method.weigh(NO_STATE, uploads)
+    matrix, merits = uploads.vectors["update"], weights * 7.0
+    covariance = ((merits - merits.mean()) @ (matrix - matrix.mean(0))) / len(matrix)
+    torch.testing.assert_close(weights @ matrix, matrix.mean(0) + covariance / merits.mean())
+
+
+@pytest.mark.parametrize("pull", [0.5, 1.0, 3.0])
+def test_p1_the_gain_of_cosines_is_one_plus_the_ratio_of_variance_and_squared_mean(pull):
+    """u is the pull of a camp, τ² = c² + ν²/N; the uploads' own norms take away u² / |U|²."""
+    clients, common, own = 10, 0.8, 0.2
+    matrix = torch.zeros(clients, 2 + clients, dtype=torch.float64)
+    matrix[:, 0] = torch.tensor([-pull, pull] * (clients // 2))
+    matrix[:, 1] = common
+    matrix[:, 2:] = own * torch.eye(clients)
+    found = examine(FoolsGold(), NO_STATE, make_uploads(matrix))
+    tau, norm = common**2 + own**2 / clients, pull**2 + common**2 + own**2
+    assert found.gain == pytest.approx(1 + pull**2 / tau - pull**2 / norm, rel=0.02)
+
+
+# P3 and P4: quadratic losses whose Hessians are diagonal, K real steps
+
+
+def upload_of(method, server, curvatures, goals, steps=20, local_lr=0.05):
+    """Return the uploads of clients with the losses sum of h (x - a)² / 2, one row of h and a per client."""
+    count = len(curvatures)
+    constants = Constants(clients=count, rounds=9, local_steps=steps, local_lr=local_lr)
+    broadcast = method.broadcast(server, torch.arange(count))
+    received = {**broadcast.vectors, **{name: column[:, None] for name, column in broadcast.scalars.items()}}
+
+    def gradient(x):
+        return curvatures * (x - goals)
+
+    local = LocalContext(constants, broadcast.start, received, {}, steps, gradient, gradient)
+    local.correction = method.correction(local)
+    x = broadcast.start.expand_as(goals).clone()
+    for _ in range(steps):
+        x = x - local_lr * method.direction(x, local)
+    shares = torch.full((count,), 1 / count, dtype=torch.float64)
+    steps_taken = torch.full((count,), steps)
+    uploads = Uploads(constants, torch.arange(count), {"update": broadcast.start - x}, steps_taken, shares)
+    uploads.aggregation_weights = shares
+    return uploads
+
+
+def quadratic_clients(*, same_curvature):
+    source = torch.Generator().manual_seed(4)
+    goals = torch.randn(6, 3, generator=source, dtype=torch.float64)
+    curvatures = 0.2 + 3 * torch.rand(6, 3, generator=source, dtype=torch.float64)
+    return (curvatures[:1].expand_as(goals) if same_curvature else curvatures), goals
+
+
+@pytest.mark.parametrize("same_curvature", [True, False])
+def test_p3_tailoring_moves_the_server_by_a_covariance(same_curvature):
+    curvatures, goals = quadratic_clients(same_curvature=same_curvature)
+    weights, steps, local_lr = torch.ones(3, dtype=torch.float64), 20, 0.05
+    constants = Constants(clients=6, rounds=9, local_steps=steps, local_lr=local_lr)
+    last_move = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
+    alpha = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], dtype=torch.float64)
+    tailored, same = TacoCorrection(), TacoUniform()
+    memory = {"direction": last_move / (steps * local_lr), "alpha": alpha}
+    server = ServerState(weights, {**tailored.server_memory(weights, constants), **memory})
+    moves = [upload_of(method, server, curvatures, goals).mean_update for method in (tailored, same)]
+    factors = torch.stack([(1 - local_lr * curvatures) ** k for k in range(steps)]).mean(0)
+    betas = 1 - alpha
+    covariance = ((betas - betas.mean())[:, None] * (factors - factors.mean(0))).mean(0)
+    torch.testing.assert_close(moves[0] - moves[1], covariance * last_move, rtol=1e-9, atol=1e-12)
+    assert bool((covariance.abs() < 1e-15).all()) == same_curvature
+
+
+def decay(method, curvature, rounds=12):
+    """Return the absolute value of the factors with which the single mode of equal clients decays."""
+    steps, local_lr = 400, curvature / 400
+    one = torch.ones(2, 1, dtype=torch.float64)
+    constants = Constants(clients=2, rounds=rounds, local_steps=steps, local_lr=local_lr)
+    weights = torch.ones(1, dtype=torch.float64)
+    server = ServerState(weights, method.server_memory(weights, constants))
+    positions = [1.0]
+    for _ in range(rounds):
+        server = method.aggregate(server, upload_of(method, server, one, 0 * one, steps, local_lr))
+        positions.append(float(server.weights))
+    series = np.array(positions)
+    factors = np.linalg.lstsq(np.stack([series[1:-1], series[:-2]], axis=1), series[2:], rcond=None)[0]
+    return abs(np.roots([1, *-factors])[0])
+
+
+@pytest.mark.parametrize("curvature", [0.3, 1.0])
+def test_p4_modes_decay_as_the_square_root_of_the_momentum(curvature):
+    response, momentum = -math.expm1(-curvature), 0.85
+    assert decay(FedAvgM(momentum=momentum), curvature) == pytest.approx(math.sqrt(momentum), rel=0.01)
+    look_ahead = decay(FedACG(momentum=momentum, beta=0.0), curvature)
+    assert look_ahead == pytest.approx(math.sqrt(momentum * (1 - response)), rel=0.01)
+    corrected = abs(multipliers(1.0, momentum, curvature)[0])
+    assert corrected == pytest.approx(math.sqrt(momentum * response / curvature))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_p4_look_ahead_is_stable_up_to_a_gain_below_two(momentum):
+    """The roots are those of λ² - (1 + β)(1 - Γρ)λ + β(1 - Γρ), for which Γρ < (2 + 2β) / (1 + 2β)."""
+    critical = (2 + 2 * momentum) / (1 + 2 * momentum)
+    for product, stable in ((0.999 * critical, True), (1.001 * critical, False)):
+        roots = np.roots([1, -(1 + momentum) * (1 - product), momentum * (1 - product)])
+        assert (abs(roots).max() < 1) == stable
+
+
+@pytest.mark.parametrize("curvature", [0.01, 1.0])
+@pytest.mark.parametrize("momentum", [0.3, 0.7])
+def test_p4_a_correction_and_server_momentum_must_add_up_to_less_than_one(momentum, curvature):
+    """A mode with server momentum μ and a correction β is stable if μ + φβ < 1; φ → 1 for small steps."""
+    response = -math.expm1(-curvature)
+    part = response / curvature * momentum
+    for server_momentum, stable in ((0.99 - part, True), (1.01 - part, False)):
+        position, move, distances = 1.0, 0.0, []
+        for _ in range(2000):
+            move = server_momentum * move + response * position + part * move
+            position -= move
+            distances.append(abs(position))
+        assert (max(distances[-100:]) < max(distances[:100])) == stable
+    assert part < momentum
+
+
+# P5: Scaffold whose control variates are the gradients at the last model
+
+
+def scaffold(strength, smoothing, curvatures, rounds=400):
+    """Return the distance of the model from the optimum after each round."""
+    response = -np.expm1(-curvatures)
+    part = response / curvatures
+    position, controls, distances = 1.0, np.zeros_like(curvatures), []
+    for _ in range(rounds):
+        gradients = curvatures * position
+        position -= np.mean(response * position + strength * part * (controls.mean() - controls))
+        controls = (1 - smoothing) * controls + smoothing * gradients
+        distances.append(abs(position))
+    return np.array(distances)
+
+
+@pytest.mark.parametrize("smoothing", [1.0, 0.5])
+def test_p5_scaffold_over_corrects_if_curvatures_differ_too_much(smoothing):
+    curvatures = np.array([0.1, 0.5, 4.0, 12.0])
+    response = -np.expm1(-curvatures)
+    covariance = abs(np.cov(response / curvatures, curvatures, bias=True)[0, 1])
+    critical = (1 + response.mean() * (1 - smoothing) / smoothing) / covariance
+    assert scaffold(0.99 * critical, smoothing, curvatures)[-1] < 1
+    assert scaffold(1.01 * critical, smoothing, curvatures)[-1] > 1
+
+
+def test_the_aggregation_of_taco_has_nearly_the_gain_of_cosines():
+    uploads = random_uploads(1)
+    gains = [examine(method, NO_STATE, uploads).gain for method in (FoolsGold(), TacoAggregation())]
+    assert gains[1] == pytest.approx(gains[0], rel=0.1)
