@@ -19,17 +19,17 @@ from pages import DOCS, finished_runs, markdown_table, subfolders, write_section
 
 from fedtaco.records import RunFolder
 from fedtaco.records.formatting import format_mean, format_target
-from fedtaco.records.summary import MethodSummary, summarize_methods
+from fedtaco.records.summary import MethodSummary, shows_traffic, summarize_methods
 from fedtaco.report import paired_differences
 from fedtaco.reproduce.figures import draw_figure
 from fedtaco.reproduce.results import CellResult, Reproduction
 
 PAGE = DOCS / "results.md"
 BENCHMARK = DOCS.parent / "benchmarks" / "results.json"
-SETTINGS = ("dataset", "partition", "clients", "rounds", "local_steps", "local_lr", "batch_size", "fedtaco")
+SETTINGS = ("dataset", "model", "partition", "clients", "rounds", "local_steps", "local_lr", "batch_size", "fedtaco")
 """Settings that are stated above each table."""
-TIMED_MODELS = {"adult": "mlp", "adult:standardized": "mlp", "fmnist": "cnn", "mnist": "cnn", "femnist:digits": "cnn"}
-"""Model of the benchmark whose step costs apply to a dataset."""
+TIMED = ("adult", "adult:standardized", "fmnist", "mnist", "femnist:digits")
+"""Datasets to which the step costs apply that the benchmark measured for their models."""
 LAST_ROUNDS = 10
 """Number of rounds at the end of a run over which the lowest and highest accuracy are stated."""
 MISSING = "–"
@@ -135,11 +135,11 @@ def build_table(
         Costs of a client's step relative to FedAvg's, by model and method.
     """
     config, reference = comparison.config, comparison.methods[0].method
-    step_costs = step_costs_by_model.get(TIMED_MODELS.get(config["dataset"], ""), {})
+    step_costs = step_costs_by_model.get(config["model"], {}) if config["dataset"] in TIMED else {}
     times = comparison.times_to_target(step_costs)
     fedavg_time = control.times_to_target(step_costs).get("fedavg")
     differences = paired_differences(comparison.summaries, reference)
-    target = format_target(config["target"])
+    target, has_bytes = format_target(config["target"]), shows_traffic(comparison.methods)
     headers = [
         "method",
         "seeds",
@@ -149,6 +149,8 @@ def build_table(
         f"last {LAST_ROUNDS} rounds",
         f"difference to {reference}",
         "worst tenth, %",
+        "MB sent",
+        "MB received",
     ]
     rows = [
         [
@@ -160,6 +162,8 @@ def build_table(
             comparison.last_accuracies(row.method),
             str(differences.get(row.method, MISSING)),
             format_mean(row.worst_tenth_accuracy, scale=100),
+            format_mean(row.bytes_up, scale=1e-6, digits=0) if has_bytes else MISSING,
+            format_mean(row.bytes_down, scale=1e-6, digits=0) if has_bytes else MISSING,
         ]
         for row in comparison.methods
     ]

@@ -101,21 +101,21 @@ def diagnosed(method, clients=(), measured_rounds=10, rounds=0, measured=100):
     [
         (
             diagnosed("taco", [1, 4, 7], rounds=6),
-            "The correction of taco goes too far for 3 of 20 clients in most rounds (1, 4 and 7), for the global model "
-            "in 6 of 10 rounds: try a weaker one.",
+            "The correction of taco goes too far for 3 of 20 clients in most rounds (1, 4 and 7) and for the global "
+            "model in 6 of 10 rounds; try a weaker one.",
         ),
         (
             diagnosed("fedacg", range(20), rounds=5),
-            "The correction of fedacg goes too far for 20 of 20 clients in most rounds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "
-            "10, 11 and 8 more), for the global model in 5 of 10 rounds: it need not be weaker.",
+            "The correction of fedacg goes too far for all 20 clients in most rounds and for the global model in 5 of "
+            "10 rounds; it need not be weaker.",
         ),
         (
             diagnosed("scaffold", measured_rounds=0),
-            "The correction of scaffold goes too far for none of 20 clients in most rounds: it need not be weaker.",
+            "The correction of scaffold goes too far for none of 20 clients in most rounds; it need not be weaker.",
         ),
         (
             diagnosed("fedavgm", measured=0, rounds=9),
-            "The correction of fedavgm goes too far for the global model in 9 of 10 rounds: try a weaker one.",
+            "The correction of fedavgm goes too far for the global model in 9 of 10 rounds; try a weaker one.",
         ),
         (diagnosed("fedavg", measured=0, measured_rounds=0), "fedavg corrects nothing."),
     ],
@@ -128,6 +128,6 @@ def test_diagnosed_methods_are_described(run, sentence):
 def test_diagnosed_seeds_are_joined_and_other_runs_skipped():
     runs = [diagnosed("taco", [1], rounds=9), diagnosed("taco", [2, 3], rounds=4), {"method": "stem", "seed": 0}]
     assert describe_results([], runs) == [
-        "The correction of taco goes too far for 3 of 40 clients in most rounds, for the global model in 13 of 20 "
-        "rounds: try a weaker one."
+        "The correction of taco goes too far for 3 of 40 clients in most rounds and for the global model in 13 of 20 "
+        "rounds; try a weaker one."
     ]

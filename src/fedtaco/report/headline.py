@@ -96,12 +96,14 @@ def _over_corrections(summaries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"{method} corrects nothing."
             continue
         count = sum(len(run["clients"]) for run in runs)
-        names = f" ({join_names([str(one) for one in runs[0]['clients']])})" if count and len(runs) == 1 else ""
-        found = [f"for {count or 'none'} of {clients} clients in most rounds{names}"] if measured else []
+        number = f"all {clients}" if count == clients else f"{count or 'none'} of {clients}"
+        is_listed = 0 < count < clients and len(runs) == 1
+        names = f" ({join_names([str(one) for one in runs[0]['clients']])})" if is_listed else ""
+        found = [f"for {number} clients in most rounds{names}"] if measured else []
         found += [f"for the global model in {too_far} of {rounds} rounds"] if rounds else []
         is_too_strong = 2 * too_far > rounds if rounds else 2 * count > clients
         advice = "try a weaker one" if is_too_strong else "it need not be weaker"
-        yield f"The correction of {method} goes too far {', '.join(found)}: {advice}."
+        yield f"The correction of {method} goes too far {' and '.join(found)}; {advice}."
 
 
 def _in_seeds(count: int, seeds: int) -> str:
