@@ -8,7 +8,8 @@ from torch import nn
 from fedtaco.data import Samples
 from fedtaco.experiment.prepared_run import prepare_simulator
 from fedtaco.methods import Method
-from fedtaco.runs.settings import RunSettings, check_settings
+from fedtaco.runs.setting_checks import check_settings
+from fedtaco.runs.settings import RunSettings
 from fedtaco.simulator import Simulator
 from fedtaco.trust import Off
 

@@ -19,7 +19,7 @@ from pages import DOCS, finished_runs, markdown_table, subfolders, write_section
 
 from fedtaco.records import RunFolder
 from fedtaco.records.formatting import format_mean, format_target
-from fedtaco.records.summary import MethodSummary, shows_traffic, summarize_methods
+from fedtaco.records.method_summary import MethodSummary, shows_traffic, summarize_methods
 from fedtaco.report import paired_differences
 from fedtaco.reproduce.figures import draw_figure
 from fedtaco.reproduce.results import CellResult, Reproduction

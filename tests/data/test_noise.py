@@ -15,7 +15,7 @@ from fedtaco.data.noise import NoisySamples
 from fedtaco.experiment.config import resolve_config
 from fedtaco.experiment.prepared_run import PreparedRun
 from fedtaco.records import RunFolder
-from fedtaco.runs.settings import RunOptions
+from fedtaco.runs.options import RunOptions
 
 CLIENTS = 5
 X, Y = torch.zeros(1000, 20), torch.arange(1000) % 3

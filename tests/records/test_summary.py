@@ -7,7 +7,8 @@ import pytest
 from run_summaries import run_summary
 
 from fedtaco.records import ClientEvaluation, History, PartitionRecord, RoundRecord
-from fedtaco.records.summary import predicts_one_class, summarize, summarize_methods
+from fedtaco.records.method_summary import summarize_methods
+from fedtaco.records.summary import predicts_one_class, summarize
 
 TARGET = 0.5
 AT_MOST_10 = {"rounds_to_target": 10, "rounds_to_target_is_upper_bound": True}
@@ -64,22 +65,21 @@ def test_share_of_the_most_frequent_class_is_that_of_the_test_set():
 def test_figures_are_those_of_the_last_evaluated_round():
     """Rounds 1 and 3 were evaluated; clients hold labels 0 and 1 in other proportions."""
     rounds = [
-        RoundRecord(1, 0.5, 1.0, None, 1.0, None, 0.5, 3.0, class_accuracy=[0.2, 0.8], balanced_accuracy=0.5),
-        RoundRecord(2, None, None, None, 1.0, None, None, 2.0),
+        RoundRecord(1, 0.5, 1.0, None, 1.0, evaluation_seconds=0.5, class_accuracy=[0.2, 0.8], balanced_accuracy=0.5),
+        RoundRecord(2, None, None, None, 1.0, training_loss=2.0),
         RoundRecord(
             3,
             0.6,
             1.0,
             None,
             1.0,
-            None,
-            0.25,
-            1.0,
+            evaluation_seconds=0.25,
+            training_loss=1.0,
             class_accuracy=[0.4, 0.8],
             balanced_accuracy=0.6,
             metrics={"f1": 0.3},
         ),
-        RoundRecord(4, None, None, None, 1.0, None, None, 0.5),
+        RoundRecord(4, None, None, None, 1.0, training_loss=0.5),
     ]
     partition = PartitionRecord([], np.array([[10, 0], [5, 5]]))
     summary = summarize(History(rounds), TARGET, partition, samples=(100, 250))

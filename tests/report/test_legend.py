@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedtaco.records.summary import MethodSummary
+from fedtaco.records.method_summary import MethodSummary
 from fedtaco.report import explain_results
 
 

@@ -13,7 +13,7 @@ from fedtaco import InvalidInput
 from fedtaco.data.sources import SOURCES
 from fedtaco.experiment import Callback, RunOptions
 from fedtaco.records.detection_rates import KAPPAS, LIMITS, Rates
-from fedtaco.records.summary import summarize_methods
+from fedtaco.records.method_summary import summarize_methods
 from fedtaco.reproduce.export import export
 from fedtaco.reproduce.figures import COLOURS, draw_figure
 from fedtaco.reproduce.plan import Scale, plan_reproduction

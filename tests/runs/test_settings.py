@@ -23,16 +23,9 @@ from fedtaco.experiment import resolve_config
 from fedtaco.flower import FedStrategy
 from fedtaco.flower.settings import StrategySettings
 from fedtaco.records import RunFolder
-from fedtaco.runs.settings import (
-    SWEEP_VALIDATION,
-    ExperimentConfig,
-    RunOptions,
-    RunSettings,
-    TrainSettings,
-    check_settings,
-    declared,
-    setting,
-)
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.setting_checks import check_settings
+from fedtaco.runs.settings import SWEEP_VALIDATION, ExperimentConfig, RunSettings, TrainSettings, declared, setting
 
 COMMANDS = ("run", "compare", "sweep")
 

@@ -25,7 +25,7 @@ from fedtaco.files import writing_run
 from fedtaco.methods import METHODS
 from fedtaco.records import History, RunFolder
 from fedtaco.runs.callbacks import Callback, following
-from fedtaco.runs.settings import RunOptions
+from fedtaco.runs.options import RunOptions
 from fedtaco.version import __version__
 
 RECORD = "benchmark.json"

@@ -12,7 +12,7 @@ from fedtaco.cli.options import DataDir, Overwrite, Resume, Workers
 from fedtaco.errors import InvalidInput
 from fedtaco.parameters import split_names
 from fedtaco.records.formatting import pluralize
-from fedtaco.runs.settings import RunOptions
+from fedtaco.runs.options import RunOptions
 
 if TYPE_CHECKING:
     from fedtaco.benchmark.presets import Preset

@@ -12,7 +12,8 @@ import typer
 from click.core import ParameterSource
 
 from fedtaco.errors import InvalidInput
-from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, RunOptions, Setting, declared
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, Setting, declared
 
 
 def _option_type(name: str, hint: Any, setting: Setting) -> Any:

@@ -10,7 +10,7 @@ from fedtaco.cli.console import PlainConsole, print_line, stderr
 from fedtaco.cli.options import DataDir, Overwrite, Resume
 from fedtaco.errors import InvalidInput
 from fedtaco.parameters import split_names
-from fedtaco.runs.settings import check_seeds
+from fedtaco.runs.setting_checks import check_seeds
 
 SCALE_HELP = "full (the paper's settings), small (a fifth of the rounds and steps) or smoke (a quick test)."
 TIMING_HELP = (
@@ -63,8 +63,8 @@ def reproduce(
     from fedtaco.reproduce.runner import run_plan
     from fedtaco.reproduce.tables import build_table
     from fedtaco.runs.callbacks import following
+    from fedtaco.runs.options import RunOptions
     from fedtaco.runs.progress import ProgressBar
-    from fedtaco.runs.settings import RunOptions
 
     figure_class()  # raises InvalidInput now, before anything is run, if matplotlib is missing
     plan = plan_reproduction(preset, Scale(scale, seeds, rounds, local_steps), measured=timing == "measured")

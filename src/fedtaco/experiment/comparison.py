@@ -16,7 +16,8 @@ from fedtaco.experiment.config import (
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import METHODS
 from fedtaco.runs.callbacks import Callback
-from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.settings import ExperimentConfig
 
 
 def plan_comparison(

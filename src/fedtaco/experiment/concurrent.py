@@ -21,7 +21,8 @@ from fedtaco.experiment.runner import recorded_run, run_experiment
 from fedtaco.processes import TERMINATED, can_fork, cores, interrupted_by_sigterm, picklable, set_up_child
 from fedtaco.records import RoundRecord, RunFolder
 from fedtaco.runs.callbacks import Callback, Run
-from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.settings import ExperimentConfig
 
 GRACE_SECONDS = 30
 """Seconds that interrupted runs have to save their last finished round before they are killed."""

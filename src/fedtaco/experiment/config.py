@@ -18,7 +18,8 @@ from fedtaco.parameters import Configurable, Domain, ParameterValue, domains
 from fedtaco.records.formatting import pluralize
 from fedtaco.registry import Registry
 from fedtaco.runs.constants import make_optimizer
-from fedtaco.runs.settings import ExperimentConfig, check_setting, check_settings, declared
+from fedtaco.runs.setting_checks import check_setting, check_settings
+from fedtaco.runs.settings import ExperimentConfig, declared
 from fedtaco.trust import DETECTORS, Detector, parse_behaviour
 from fedtaco.version import __version__
 

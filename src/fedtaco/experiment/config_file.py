@@ -10,7 +10,8 @@ from fedtaco.experiment.config import relevant_parameters, with_names
 from fedtaco.files import reading
 from fedtaco.models import is_own_model
 from fedtaco.records.documents import parse_toml, read_bounded
-from fedtaco.runs.settings import ExperimentConfig, check_names, check_setting
+from fedtaco.runs.setting_checks import check_names, check_setting
+from fedtaco.runs.settings import ExperimentConfig
 from fedtaco.trust import BEHAVIOURS
 
 NOT_SETTINGS = ("schema", "checksum", "fedtaco", "ran_by", "folder", "own")

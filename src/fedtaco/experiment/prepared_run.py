@@ -38,7 +38,8 @@ from fedtaco.randomness import torch_seed
 from fedtaco.records import PartitionRecord
 from fedtaco.runs.combinations import check_samples_per_round
 from fedtaco.runs.constants import make_client_work, make_constants
-from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.settings import ExperimentConfig
 from fedtaco.sample_checks import check_samples
 from fedtaco.server import cohort_size
 from fedtaco.simulator import Simulator

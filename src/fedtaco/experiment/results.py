@@ -14,7 +14,7 @@ from fedtaco.experiment.sweep import TunedMethod
 from fedtaco.experiment.sweep_table import build_sweep_table, trial_name
 from fedtaco.records import History, RunFolder
 from fedtaco.records.formatting import pluralize
-from fedtaco.records.summary import MethodSummary, summarize_methods
+from fedtaco.records.method_summary import MethodSummary, summarize_methods
 from fedtaco.report.notebook import data_frame, to_html
 from fedtaco.report.results import build_results
 from fedtaco.report.run_reader import find_runs, list_settings

@@ -19,10 +19,11 @@ from fedtaco.models import MAX_PARAMETERS, FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, Run
+from fedtaco.runs.options import RunOptions
 from fedtaco.runs.personal_layers import read_personal_layers
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.result import Result, load_model
-from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.runs.settings import ExperimentConfig
 
 
 def run_experiment(

@@ -16,7 +16,9 @@ from fedtaco.experiment.sweep import ParameterGrid, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.models import Loss
 from fedtaco.runs.callbacks import Callback, CallbackList, following
-from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings, RunOptions, check_names, check_seeds
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.setting_checks import check_names, check_seeds
+from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings
 from fedtaco.trust import Detector
 
 

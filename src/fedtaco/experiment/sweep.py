@@ -24,7 +24,8 @@ from fedtaco.methods import METHODS
 from fedtaco.parameters import Domain, value_order
 from fedtaco.randomness import generator
 from fedtaco.runs.callbacks import Callback
-from fedtaco.runs.settings import ExperimentConfig, RunOptions, declared
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.settings import ExperimentConfig, declared
 
 NOT_TUNED = {"method", "seed", "parameters", "dataset", "validation", "target", "detector", "engine", "device"}
 NOT_TUNED |= {"eval_every", "eval_samples", "fine_tune_steps", "average_last"}

@@ -6,7 +6,7 @@ from typing import Any
 from fedtaco.experiment.sweep import TrialResult, TunedMethod
 from fedtaco.printable import printable
 from fedtaco.records.formatting import format_mean
-from fedtaco.records.summary import summarize_methods
+from fedtaco.records.method_summary import summarize_methods
 from fedtaco.report.table_formats import FormattedTable
 
 HEADER = ("setting", "held-out accuracy, %", "test accuracy, %", "")

@@ -17,8 +17,10 @@ from fedtaco.methods import Method
 from fedtaco.models import Loss
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, CallbackList, following
+from fedtaco.runs.options import RunOptions
 from fedtaco.runs.result import Result
-from fedtaco.runs.settings import ExperimentConfig, RunOptions, RunSettings, TrainSettings, check_names
+from fedtaco.runs.setting_checks import check_names
+from fedtaco.runs.settings import ExperimentConfig, RunSettings, TrainSettings
 from fedtaco.trust import Detector
 
 

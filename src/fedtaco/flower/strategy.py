@@ -30,7 +30,8 @@ from fedtaco.run_state import RunState
 from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.constants import make_constants
 from fedtaco.runs.recorder import Recorder
-from fedtaco.runs.settings import RunSettings, SharedSettings, check_settings, declared
+from fedtaco.runs.setting_checks import check_settings
+from fedtaco.runs.settings import RunSettings, SharedSettings, declared
 from fedtaco.server import Server, cohort_size
 from fedtaco.trust import DETECTORS, Detector
 from fedtaco.unequal_work import parse_local_work

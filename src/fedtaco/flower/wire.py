@@ -30,7 +30,8 @@ from fedtaco.models import FlatModel
 from fedtaco.parameters import Domain, ParameterValue
 from fedtaco.printable import quoted
 from fedtaco.runs.constants import make_constants
-from fedtaco.runs.settings import MAX_COUNT, RunSettings, check_settings, declared
+from fedtaco.runs.setting_checks import check_settings
+from fedtaco.runs.settings import MAX_COUNT, RunSettings, declared
 from fedtaco.unequal_work import steps_of_share
 
 HEADER = "fedtaco"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedtaco.records.formatting import format_mean
-from fedtaco.records.summary import MethodSummary
+from fedtaco.records.method_summary import MethodSummary
 from fedtaco.report.differences import accuracies_by_seed, paired_differences
 
 LISTED = 12

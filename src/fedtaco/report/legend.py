@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fedtaco.records import MISSED_DEADLINE, NO_ANSWER
 from fedtaco.records.formatting import format_mean, pluralize
-from fedtaco.records.summary import MethodSummary, is_unbalanced, shows_traffic
+from fedtaco.records.method_summary import MethodSummary, is_unbalanced, shows_traffic
 
 
 def explain_results(

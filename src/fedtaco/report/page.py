@@ -9,7 +9,7 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.records.formatting import format_mean, pluralize
-from fedtaco.records.summary import MethodSummary
+from fedtaco.records.method_summary import MethodSummary
 from fedtaco.report.events import Event
 from fedtaco.report.own_samples import HEAD
 from fedtaco.report.page_data import PageData

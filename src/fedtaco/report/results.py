@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedtaco.records.formatting import format_mean, format_megabytes, format_target
-from fedtaco.records.summary import MethodSummary, is_unbalanced, shows_traffic, summarize_methods
+from fedtaco.records.method_summary import MethodSummary, is_unbalanced, shows_traffic, summarize_methods
 from fedtaco.report.differences import Difference, paired_differences
 from fedtaco.report.headline import describe_results
 from fedtaco.report.runs_by_method import MethodRuns

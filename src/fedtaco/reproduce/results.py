@@ -6,7 +6,7 @@ from statistics import fmean, median
 from typing import Any
 
 from fedtaco.records.detection_rates import Rates
-from fedtaco.records.summary import MethodSummary, summarize_methods
+from fedtaco.records.method_summary import MethodSummary, summarize_methods
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fedtaco.reproduce.presets import Preset
 from fedtaco.reproduce.results import CellResult, Reproduction
 from fedtaco.reproduce.timing import time_rounds
 from fedtaco.runs.callbacks import Callback
-from fedtaco.runs.settings import RunOptions
+from fedtaco.runs.options import RunOptions
 
 
 def run_plan(plan: Plan, out: Path, options: RunOptions, callback: Callback) -> Reproduction:

@@ -12,7 +12,8 @@ from fedtaco.errors import RunStopped
 from fedtaco.experiment.prepared_run import PreparedRun
 from fedtaco.reproduce.plan import CellKey, PlannedCell
 from fedtaco.runs.callbacks import Callback
-from fedtaco.runs.settings import ExperimentConfig, RunOptions
+from fedtaco.runs.options import RunOptions
+from fedtaco.runs.settings import ExperimentConfig
 
 TURNS = 5
 """Number of rounds that are timed, after one that warms up."""
