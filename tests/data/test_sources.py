@@ -43,7 +43,7 @@ def test_unit_pixels_are_bytes_divided_by_255_from_the_same_cache(tmp_path, set_
         set_counts(name, 50, 20)
         data = load_dataset(name, tmp_path)
     x, _ = data.train.batch(torch.arange(50))
-    assert torch.equal(x, data.train.x.float() / 255)
+    torch.testing.assert_close(x, data.train.x.float() / 255)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mnist"]
 
 
