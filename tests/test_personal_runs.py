@@ -173,6 +173,11 @@ def test_a_personal_head_serves_clients_that_name_classes_differently(method):
         assert float((own(x).argmax(1) == y).double().mean()) == pytest.approx(after[client])
 
 
+def test_own_models_are_not_said_to_predict_one_class():
+    settings = {"dataset": "digits", "rounds": 3, "local_steps": 5, "clients": 8, "personal": "head.*"}
+    assert not fedtaco.run("taco", **settings).summary["predicts_one_class"]
+
+
 def test_fine_tuning_starts_from_the_personal_layers_of_each_client():
     model, tests = nn.Sequential(OrderedDict(body=nn.Linear(10, 16), head=nn.Linear(16, 4))), permuted_clients(50)
     settings = {"rounds": 3, "local_steps": 5, "local_lr": 0.05, "personal": "head.*", "client_tests": tests}

@@ -230,6 +230,8 @@ def test_all_rounds_may_be_without_answers():
     start = simulator.initial_state()
     finished = run_rounds(simulator, start)
     assert [len(one.record.dropped) for one in finished] == [5] * 4
+    sent = 5 * start.server.weights.nbytes
+    assert [(one.record.bytes_up, one.record.bytes_down) for one in finished] == [(0, sent)] * 4
     assert_same(start, finished[-1].state, "the state changed")
 
 

@@ -181,8 +181,10 @@ class Simulator:
         if len(work.absent) < len(cohort):
             training, outcome, metrics = self._train(state, cohort, work)
         else:
-            training = Training(state, self.server.train_instructions(state, cohort).for_rows([]), [])
-            outcome = self.server.skip_round(state, CohortResults.unanswered(work.absent))
+            instructions = self.server.train_instructions(state, cohort)
+            training, results = Training(state, instructions.for_rows([]), []), CohortResults.unanswered(work.absent)
+            results.traffic = Traffic(0, len(cohort) * instructions.nbytes)
+            outcome = self.server.skip_round(state, results)
             metrics = self.server.evaluate(outcome.state, self._measure)
         finished = outcome.finish(perf_counter() - started, simulated_duration=work.duration, **metrics)
         if self.diagnoser is None:

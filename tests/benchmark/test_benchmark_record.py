@@ -38,8 +38,8 @@ def test_a_run_swings_if_its_range_is_over_three_times_that_of_fedavg(low, swing
     [
         ([0.80, 0.84] * 5, True),
         ([0.80, 0.83] * 5, False),  # no more than three points
-        ([0.80, 0.84, 0.80, 0.84, 0.80, 0.84, 0.84, 0.84, 0.84, 0.84], True),  # four turns
-        ([0.80, 0.84, 0.80, 0.84, 0.80, 0.80, 0.80, 0.80, 0.80, 0.80], False),  # three turns
+        ([0.80, 0.84, 0.80, 0.84, 0.80, 0.80, 0.80, 0.80, 0.80, 0.80], True),  # four alternating changes
+        ([0.80, 0.84, 0.80, 0.84, 0.84, 0.84, 0.84, 0.84, 0.84, 0.84], False),  # three
         ([0.1 * n for n in range(10)], False),  # rising, not swinging
     ],
 )

@@ -64,8 +64,11 @@ def test_a_benchmark_is_run_resumed_and_redrawn(cli):
         (["benchmark-smoke", "--tasks", "adult"], "There is no task in benchmark-smoke 'adult'"),
         (["benchmark-smoke", "--from", "benchmark.json"], "no other option than --out applies"),
         (["--from", "benchmark.json", "--methods", "taco"], "no other option than --out applies"),
-        (["--from", "benchmark.json", "--out", "page.html"], "benchmark.json is damaged: it is missing"),
-        (["--from", "benchmark.json", "--out", "page.pdf"], "must end in .html or .md"),
+        (
+            ["--from", "benchmark.json", "--out", "page.html"],
+            "There is no file benchmark.json; name the",
+        ),
+        (["--from", "mine.toml", "--out", "page.pdf"], "must end in .html or .md"),
         (["mine.toml"], "names code, mine:Clipped"),
     ],
 )

@@ -24,7 +24,7 @@ REFUSED = {
     "scaffold-m": ["randk:0.1"],
     "feddc": ["randk:0.1"],
     "fedcomgate": ["randk:0.1"],
-    "mime": ["topk:0.1", "sign", "sketch-rounded"],
+    **{name: ["topk:0.1", "sign", "sketch-rounded"] for name in ("mime", "fedexp", "ruan")},
 }
 """The codecs that each method cannot use."""
 

@@ -117,6 +117,14 @@ def make_diagnosed(simulator, *, by_samples=False, honest=range(small_federation
     return [finished.diagnostics for finished in simulator.rounds(simulator.initial_state())]
 
 
+@pytest.mark.parametrize("options", [{"participation": 0.5}, {"steps": [1, *[K] * (N - 1)]}])
+def test_the_residual_of_lemma_2_is_left_out_if_clients_are_absent_or_take_unequal_steps(options):
+    simulator = make_simulator(Taco(), **options)
+    for finished in simulator.rounds(simulator.initial_state()):
+        assert finished.diagnostics.lemma_1_residual is not None
+        assert finished.diagnostics.lemma_2_residual is None
+
+
 def test_lemma_2_does_not_follow_from_lemma_1():
     """With Lemma 1, z moves by -η_g Δ~ - η_g (1 - α') Δ', so that the residual is that of the second term."""
     expected = taco_rounds(3, weigh=lambda alpha: np.full(N, 1 / N))

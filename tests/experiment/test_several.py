@@ -179,7 +179,7 @@ def test_seeds_are_a_number_or_a_list(tmp_path):
 
 def test_methods_are_a_list(tmp_path):
     for call in (fedtaco.compare, lambda methods, **given: fedtaco.sweep(methods, {"local_lr": [0.1]}, **given)):
-        with pytest.raises(InvalidInput, match="methods is 'taco'; give a list of methods"):
+        with pytest.raises(InvalidInput, match="methods is 'taco'; give a list, such as"):
             call("taco", out=tmp_path / "runs", **OWN)
 
 
@@ -193,7 +193,7 @@ def test_methods_are_a_list(tmp_path):
         ({"seeds": 1.5}, "seeds is 1.5; it must be a whole number"),
         ({"seeds": []}, "seeds is an empty list"),
         ({"seeds": [1, 2], "seed": 1}, "Give either seed or a list of seeds, not both"),
-        ({"seeds": [0, 0]}, "Two of the runs have the same folder"),
+        ({"seeds": [0, 0]}, "seeds contains 0 more than once"),
         ({"partition": "iid"}, "partition is 'iid', but the data are given for each client; omit it"),
         ({"method": "taco"}, "There is no setting 'method'"),
         ({"local_steps": [1, 2]}, "local_steps lists 2 numbers for 4 clients"),
@@ -208,6 +208,9 @@ def test_invalid_arguments_are_explained(changes, message, tmp_path):
 
 
 def test_invalid_sweeps_are_explained(tmp_path):
+    for values in (0.1, "0.1"):
+        with pytest.raises(InvalidInput, match="for local_lr; give a list of the values to try"):
+            fedtaco.sweep(["fedavg"], {"local_lr": values}, out=tmp_path / "sweep", **OWN)
     with pytest.raises(InvalidInput, match="There is no setting to tune 'model'"):
         fedtaco.sweep(["fedavg"], {"model": ["mlp:2", "mlp:3"]}, out=tmp_path / "sweep", **OWN)
     clients = [(x, x.sum(1, keepdim=True)) for x, _ in make_clients()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import fedtaco
 from fedtaco.errors import InvalidInput
 from fedtaco.local_optimizer import AdamW, Sgd
 from fedtaco.lr_schedule import CosineDecay
@@ -134,6 +135,9 @@ def _states(method, **options):
 def test_fedcomgate_needs_all_clients():
     with pytest.raises(InvalidInput, match=r"participation is 0.4, but fedcomgate needs all clients; set it to 1\."):
         make_simulator(FedComGate(), participation=0.4)
+    for absence in ({"client_dropout": 0.5}, {"deadline": 1.0}):
+        with pytest.raises(InvalidInput, match="fedcomgate needs all clients in every round; omit client_dropout"):
+            fedtaco.run("fedcomgate", dataset="digits", **absence)
 
 
 class Frozen(AveragedMemory):

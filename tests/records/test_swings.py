@@ -33,13 +33,14 @@ def test_the_range_is_that_of_ten_rounds():
     assert accuracy_range(9 * [0.8]) is None
 
 
-def run(spread, alternating=False):
-    return {"last_ten_range": spread, "alternates": alternating}
+def run(spread, alternating=False, **changes):
+    return {"method": "taco", "stopped": None, "last_ten_range": spread, "alternates": alternating, **changes}
 
 
 def test_with_fedavg_only_its_range_matters():
     assert swings(run(0.031), run(0.01))
     assert not swings(run(0.029, alternating=True), run(0.01))
+    assert not swings(run(0.3, alternating=True), run(0.8 - 0.7))  # three times, apart from rounding
 
 
 def test_without_fedavg_the_run_must_alternate():
@@ -47,6 +48,12 @@ def test_without_fedavg_the_run_must_alternate():
     assert swings(run(0.05, alternating=True), run(None))
     assert not swings(run(0.5), None)
     assert not swings(run(None), run(0.01))
+
+
+def test_fedavg_is_judged_by_itself_and_one_that_diverged_does_not_count():
+    fedavg = run(0.1, alternating=True, method="fedavg")
+    assert swings(fedavg, fedavg)
+    assert swings(run(0.1, alternating=True), run(0.3, stopped="The loss is not finite."))
 
 
 def records(accuracies):

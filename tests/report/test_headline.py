@@ -101,8 +101,8 @@ def diagnosed(method, clients=(), measured_rounds=10, rounds=0, measured=100):
     [
         (
             diagnosed("taco", [1, 4, 7], rounds=6),
-            "The correction of taco goes too far for 3 of 20 clients in most rounds (1, 4 and 7) and for the global "
-            "model in 6 of 10 rounds; try a weaker one.",
+            "The correction of taco goes too far for 3 of 20 clients in most rounds (clients 1, 4 and 7) and for the "
+            "global model in 6 of 10 rounds; try a weaker one.",
         ),
         (
             diagnosed("fedacg", range(20), rounds=5),

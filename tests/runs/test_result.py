@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import fedtaco
-from fedtaco import FedAvg
+from fedtaco import FedAvg, InvalidInput
 from fedtaco.models import build_model
-from fedtaco.runs.result import load_model
+from fedtaco.runs.result import load_model, save_model
 
 
 class Tied(nn.Module):
@@ -44,6 +44,11 @@ def test_models_can_be_saved_and_loaded(build, tmp_path):
         assert torch.equal(loaded.state_dict()[name], tensor), name
     x = torch.randn(5, 8)
     assert torch.equal(loaded(x), result.model(x))
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match=f"there is no folder {tmp_path / 'nowhere'}"):
+        save_model(batch_norm(), tmp_path / "nowhere" / "model.safetensors")
 
 
 def test_a_tied_model_stays_tied():

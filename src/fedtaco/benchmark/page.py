@@ -43,7 +43,7 @@ LEGEND = (
     "called significant if that is at most 0.05. The best other method is chosen by the same runs, which favours it.",
     "Rounds to the target are the median over seeds, in which a run that does not reach the target counts as later "
     "than any that does. A run swings if the range of its last rounds is more than three times that of FedAvg with the "
-    "same seed; FedAvg itself, if the range exceeds three percentage points and accuracy turns at least four times.",
+    "same seed; FedAvg itself, if the range exceeds three percentage points and four changes alternate in sign.",
     "Worst tenth: the mean accuracy over the tenth of the clients with the lowest, each by its own label distribution, "
     "after the last round. Own output: the model that the method returns; for most methods it is the global model w.",
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from fedtaco.methods.cost import Cost
 from fedtaco.parameters import Domain
 from fedtaco.records.documents import STRICT_JSON, read_bounded
 from fedtaco.records.schema import read_as
+from fedtaco.records.swings import RATIO, alternates, exceeds
 
 FORMAT = 1
 """Version of the file."""
@@ -24,10 +24,6 @@ RUN_DEPTH = 6
 """How deeply a run is nested in the file: tasks, one of them, its entries, one of them, its runs, one of them."""
 LAST_ROUNDS = 10
 """Number of rounds at the end of a run that its figures are of."""
-SWING_FACTOR = 3
-"""A run swings if its range exceeds this many times that of FedAvg with the same seed."""
-SWING_RANGE, SWING_TURNS = 0.03, 4
-"""Without FedAvg, a run swings if its range exceeds the first, and accuracy turns at least this many times."""
 Accuracy = Annotated[float, Domain("an accuracy", low=0, high=1)]
 Values = dict[str, float | str]
 """Values of settings and parameters, by name."""
@@ -77,19 +73,14 @@ class RunRecord:
         Parameters
         ----------
         partner
-            FedAvg with the same seed; ``None`` if there is none, or it diverged. Then accuracy must vary by more than
-            three percentage points and change its direction at least four times.
+            FedAvg with the same seed; if it is ``None`` or diverged, accuracies must alternate
+            (:func:`~fedtaco.records.swings.alternates`).
         """
         own = self.late_range
         other = None if partner is None else partner.late_range
         if own is None:
             return False
-        if other is not None:
-            return round(own - SWING_FACTOR * other, DIGITS) > 0
-        last = self.last_accuracies
-        changes = [after - before for before, after in pairwise(last)]
-        turns = sum(one * other < 0 for one, other in pairwise(changes))
-        return round(own - SWING_RANGE, DIGITS) > 0 and turns >= SWING_TURNS
+        return alternates(self.accuracy) if other is None else exceeds(own, RATIO * other)
 
 
 @dataclass(frozen=True)

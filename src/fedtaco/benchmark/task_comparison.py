@@ -81,9 +81,9 @@ class TaskComparison:
     @cached_property
     def significant(self) -> dict[str, bool]:
         """The methods that differ significantly from the reference, and whether they are above it."""
-        p_values, others = self.p_values(self.reference), self.accuracies.get(self.reference, {})
+        p_values = self.p_values(self.reference)
         return {
-            name: fmean(self.accuracies[name].values()) > fmean(others.values())
+            name: fmean(self._paired(name, self.reference)) > 0
             for name in self.ranking
             if p_values.get(name, 1.0) <= SIGNIFICANT
         }

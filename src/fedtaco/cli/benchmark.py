@@ -54,6 +54,8 @@ def benchmark(
             raise InvalidInput(
                 "--from draws the page of runs that have ended; no other option than --out applies to it."
             )
+        if not from_.exists():
+            raise InvalidInput(f"There is no file {from_}; name the benchmark.json that 'fedtaco benchmark' wrote.")
         _redraw(from_, out or from_.with_name(PAGE))
         return
     if preset is None:
@@ -114,6 +116,7 @@ def _print_work(preset: "Preset") -> None:
     runs, steps = sum(one.tuning_runs + one.evaluation_runs for one in work), sum(one.client_steps for one in work)
     total = f"{pluralize(runs, 'run')}, {pluralize(steps, 'client step')} in all."
     explanation = (
-        "A client step is one gradient on a batch: local steps times clients of a round times rounds, summed over runs."
+        "A client step is one gradient on a batch: local steps times clients of a round times rounds, summed over "
+        "runs; twice as many for a method that computes two gradients per step."
     )
     print_with_notes(table, [total], [explanation])

@@ -106,6 +106,8 @@ def check_compression(method: Method, codec: Codec) -> None:
     estimates = method.estimates_from is not None
     if codec.error_feedback and method.surveys:
         reason = f"needs error feedback, but {method.name} also sends answers without training"
+    elif codec.error_feedback and method.needs_whole_uploads:
+        reason = f"sends a part of an upload and the rest later, but {method.name} needs each upload as a whole"
     elif estimates and codec.is_sparse and not codec.error_feedback and codec.noise >= 1:
         reason = f"adds noise that grows from round to round in the memory of {method.name}"
     else:

@@ -132,10 +132,11 @@ class Diagnoser:
         output = weights - (1 - alpha) * last_server_lr * last
         new_output = after + (1 - float(uploads.geometry.alpha.mean())) * (after - weights)
         direction = uploads.per_step(uploads.mean_update).double()
-        return {
-            "lemma_1_residual": lemma_1_residual(last, direction, mean_gradient, alpha),
-            "lemma_2_residual": lemma_2_residual(output, new_output, server_lr * mean_gradient),
-        }
+        found = {"lemma_1_residual": lemma_1_residual(last, direction, mean_gradient, alpha)}
+        all_equal = len(uploads.steps) == uploads.constants.clients and bool((uploads.steps == uploads.steps[0]).all())
+        if all_equal:  # otherwise Δ and the α that z is made of are not those of this round's clients
+            found["lemma_2_residual"] = lemma_2_residual(output, new_output, server_lr * mean_gradient)
+        return found
 
 
 def _rate_sum(constants: Constants) -> float:

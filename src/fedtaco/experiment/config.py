@@ -88,6 +88,8 @@ def resolve_config(own: OwnTask = NOTHING_OWN, /, **settings: Any) -> Experiment
     check_optimizer(method, make_optimizer(config))
     check_compression(method, parse_codec(config["compress"]))
     check_participation(method, config["participation"])
+    if method.needs_all_clients and (config["client_dropout"] or config["deadline"] is not None):
+        raise InvalidInput(f"{method.name} needs all clients in every round; omit client_dropout and deadline.")
     check_parameters(config["parameters"], [config["method"]], config["detector"])
     return {**config, "parameters": {**method.parameters(), **detector.parameters()}}
 
@@ -182,7 +184,7 @@ def choose_methods(methods: Sequence[MethodGiven]) -> list[dict[str, Any]]:
     True
     """
     if isinstance(methods, str):
-        raise InvalidInput(f"methods is '{methods}'; give a list of methods.")
+        raise InvalidInput(f"methods is '{methods}'; give a list, such as ['{methods}'].")
     if not methods:
         raise InvalidInput("methods is empty; name at least one, such as fedavg,taco.")
     if ALL_METHODS in methods:

@@ -195,6 +195,9 @@ def _seeds(seeds: int | Sequence[int], settings: dict[str, Any]) -> Sequence[int
         return range(first or 0, (first or 0) + seeds)
     if first is not None or not seeds:
         raise InvalidInput("seeds is an empty list." if not seeds else "Give either seed or a list of seeds, not both.")
+    repeated = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if repeated is not None:
+        raise InvalidInput(f"seeds contains {repeated} more than once.")
     return seeds
 
 

@@ -22,6 +22,7 @@ from fedtaco.experiment.config import (
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import METHODS
 from fedtaco.parameters import Domain, value_order
+from fedtaco.printable import quoted
 from fedtaco.randomness import generator
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.options import RunOptions
@@ -128,6 +129,9 @@ def plan_sweep(
         raise InvalidInput("The grid is empty; name something to vary, such as local_lr, and the values to try.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
+    for name, listed in grid.items():
+        if isinstance(listed, str) or not isinstance(listed, Sequence):
+            raise InvalidInput(f"The grid has {quoted(listed)} for {name}; give a list of the values to try.")
     grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
     setting_names = {name for name in grid if "." not in name}
     allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if own.model is None else {"model"})

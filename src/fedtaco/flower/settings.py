@@ -9,6 +9,7 @@ from fedtaco.methods import Method, check_optimizer, check_participation, check_
 from fedtaco.printable import quoted
 from fedtaco.runs.constants import make_optimizer
 from fedtaco.runs.settings import MAX_COUNT, SharedSettings, setting
+from fedtaco.trust import Detector
 
 
 class StrategySettings(SharedSettings, total=False):
@@ -43,6 +44,15 @@ def check_method(method: Method, settings: Mapping[str, Any]) -> None:
         raise InvalidInput(
             f"weighted_by_key is {quoted(key)}, but {method.name} needs the weights of all nodes, also of absent ones, "
             "which the server does not know; omit it."
+        )
+
+
+def check_clipping(method: Method, detector: Detector) -> None:
+    """Raise InvalidInput if uploads are clipped, of which nodes keep the whole in their memory."""
+    if detector.long_uploads == "clip" and method.cost.memory:
+        raise InvalidInput(
+            f"long_uploads is clip, but the nodes of {method.name} remember what they sent, not what is left of it; "
+            "set it to drop."
         )
 
 

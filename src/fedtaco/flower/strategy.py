@@ -19,7 +19,7 @@ from fedtaco.flower.exchange import Exchange
 from fedtaco.flower.log import log
 from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
-from fedtaco.flower.settings import StrategySettings, check_method, refuse_simulated_failures
+from fedtaco.flower.settings import StrategySettings, check_clipping, check_method, refuse_simulated_failures
 from fedtaco.flower.wire import WIRE_SETTINGS, refuse_own_keys
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import FlatModel
@@ -121,6 +121,7 @@ class FedStrategy(Strategy):
         self.local_work = parse_local_work(own["local_work"])
         self.codec = parse_codec(own["compress"])
         check_method(self.method, own)
+        check_clipping(self.method, self.detector)
         self.policy = NodePolicy(
             method=METHODS.spec(self.method),
             min_train_nodes=own["min_train_nodes"],

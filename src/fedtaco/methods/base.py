@@ -223,6 +223,8 @@ class Method(Configurable):
     """Whether a detector can judge single uploads; not if they are masked or noisy on purpose."""
     unbounded: ClassVar[frozenset[str]] = frozenset()
     """Names of uploaded vectors whose norms are not bounded, because they vary too much between honest clients."""
+    needs_whole_uploads: ClassVar[bool] = False
+    """Whether the method cannot use uploads of which a codec sends a part and the rest later."""
     estimates_from: ClassVar[str | None] = None
     """Name of the uploaded vector from which a client's memory takes an estimate of its gradient that corrects its next
     steps, such as Scaffold's c_i. What a codec leaves out of it appears again in the next upload, so that this vector

@@ -31,6 +31,8 @@ class FedExP(FedNova):
         "Updates are divided by the client's K_i as in FedNova, so that long ones do not dominate the norms."
     )
 
+    needs_whole_uploads = True  # for the norms of the updates
+
     epsilon: float = parameter(1e-3, "ε, added to the squared norm of the mean update", low=0)
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:

@@ -36,6 +36,7 @@ class Ruan(Method):
         "(scaled)."
     )
     needs_all_weights = True
+    needs_whole_uploads = True  # the rest would count with the weight of another round
 
     scheme: str = parameter(
         "scaled",

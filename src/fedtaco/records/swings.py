@@ -33,10 +33,19 @@ def alternates(accuracies: Sequence[float]) -> bool:
     (True, False)
     """
     spread = accuracy_range(accuracies)
-    if spread is None or spread <= LIMIT:
+    if spread is None or not exceeds(spread, LIMIT):
         return False
     signs = [after > before for before, after in pairwise(accuracies[-WINDOW:]) if after != before]
     return 1 + sum(first != second for first, second in pairwise(signs)) >= ALTERNATING
+
+
+def exceeds(spread: float, limit: float) -> bool:
+    """Return whether a range is larger than a limit, apart from rounding.
+
+    >>> exceeds(0.8 - 0.7, 0.1), exceeds(0.8 - 0.6999, 0.1)
+    (False, True)
+    """
+    return round(spread - limit, 9) > 0
 
 
 def first_swing(rounds: Iterable[RoundRecord]) -> int | None:
@@ -63,8 +72,12 @@ def first_swing(rounds: Iterable[RoundRecord]) -> int | None:
 
 
 def swings(run: Mapping[str, Any], fedavg: Mapping[str, Any] | None) -> bool:
-    """Return whether a run swings, given its summary and that of FedAvg on the same seed, if there is one."""
-    spread, usual = run["last_ten_range"], None if fedavg is None else fedavg["last_ten_range"]
-    if spread is None:
+    """Return whether a run swings, given its summary and that of FedAvg on the same seed, if there is one.
+
+    A run of FedAvg is judged by itself, and so is any other run if FedAvg diverged.
+    """
+    if run["last_ten_range"] is None:
         return False
-    return bool(run["alternates"] if usual is None else spread > RATIO * usual)
+    if fedavg is None or fedavg["stopped"] or run["method"] == "fedavg" or fedavg["last_ten_range"] is None:
+        return bool(run["alternates"])
+    return exceeds(run["last_ten_range"], RATIO * fedavg["last_ten_range"])

@@ -98,7 +98,7 @@ def _over_corrections(summaries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         count = sum(len(run["clients"]) for run in runs)
         number = f"all {clients}" if count == clients else f"{count or 'none'} of {clients}"
         is_listed = 0 < count < clients and len(runs) == 1
-        names = f" ({join_names([str(one) for one in runs[0]['clients']])})" if is_listed else ""
+        names = f" (clients {join_names([str(one) for one in runs[0]['clients']])})" if is_listed else ""
         found = [f"for {number} clients in most rounds{names}"] if measured else []
         found += [f"for the global model in {too_far} of {rounds} rounds"] if rounds else []
         is_too_strong = 2 * too_far > rounds if rounds else 2 * count > clients

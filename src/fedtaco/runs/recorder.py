@@ -186,6 +186,8 @@ class Recorder:
             ),
             "average_accuracy": average_accuracy,
         }
+        if self.config.get("personal") is not None:
+            summary["predicts_one_class"] = False  # clients have models of their own, and accuracies are means
         result = Result.of(method, model, self.state, self.history, summary, evaluations, self.diagnostics)
         if self.folder is not None:
             self.folder.save_model(to_arrays(result.model.state_dict()))

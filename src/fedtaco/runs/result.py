@@ -142,7 +142,14 @@ def save_model(model: nn.Module, path: str | Path) -> None:
         The model to save.
     path
         File to write.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder of the file does not exist.
     """
+    if not Path(path).parent.is_dir():
+        raise InvalidInput(f"Cannot write {path}: there is no folder {Path(path).parent}.")
     _save(model, str(path))
 
 
