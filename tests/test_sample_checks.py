@@ -50,6 +50,12 @@ def test_single_label_outside_of_the_range_is_found(form, label, labels):
         train(clients=clients)
 
 
+def test_scores_with_too_many_dimensions_are_explained():
+    images = torch.randn(9, 1, 5, 5)
+    with pytest.raises(InvalidInput, match=r"returns an array of shape \(n, 1, 5, 3\), but there is one label per"):
+        train(clients=[(images, torch.arange(9) % 3)])
+
+
 @pytest.mark.parametrize("loss", [cross_entropy, nn.CrossEntropyLoss(), nn.CrossEntropyLoss(ignore_index=7)])
 def test_labels_that_the_loss_ignores_are_accepted(loss):
     check(nn.Linear(5, 3), (X, with_label(getattr(loss, "ignore_index", -100))), loss)

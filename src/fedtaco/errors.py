@@ -8,6 +8,8 @@ from fedtaco.printable import printable
 
 MAX_LENGTH = 2000
 """Maximum number of characters in the message of an error."""
+LISTED_NAMES = 30
+"""Number of known names up to which a message lists all of them besides the most similar one."""
 
 
 class OneLineError(Exception):
@@ -44,12 +46,14 @@ class StopTraining(OneLineError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInput:
-    """Return the error for an unknown name; it suggests the most similar known name.
+    """Return the error for an unknown name; it suggests the most similar known name, and lists all if they are few.
 
     >>> str(unknown("method", "tako", ["taco", "fedavg"]))
     "There is no method 'tako'; did you mean 'taco'? Known: fedavg, taco."
     """
     names = sorted(known)
     matches = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    if matches and len(names) > LISTED_NAMES:
+        return InvalidInput(f"There is no {kind} '{printable(name)}'; did you mean '{matches[0]}'?")
     hint = f"; did you mean '{matches[0]}'?" if matches else "."
     return InvalidInput(f"There is no {kind} '{printable(name)}'{hint} Known: {', '.join(names)}.")

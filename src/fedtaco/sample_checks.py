@@ -149,6 +149,11 @@ def _find_label_mistake(scores: Tensor, y: Tensor, ignored: int) -> str | None:
         )
     if scores.ndim == 2 and y.shape == (len(scores), 1):
         return "targets have the shape (n, 1); cross entropy needs one label per sample, for example y.squeeze(1)."
+    if y.ndim == 1 and scores.ndim > 2:
+        return (
+            f"the model returns an array of shape {_batch_shape(scores)}, but there is one label per sample; return "
+            "one row of scores per sample, for example by flattening the inputs first."
+        )
     used = y[y != ignored]
     if used.numel() and not 0 <= int(used.min()) <= int(used.max()) < classes:
         return (

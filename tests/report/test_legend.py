@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fedtaco.records.method_summary import MethodSummary
+from run_summaries import run_summary
+
+from fedtaco.records.method_summary import MethodSummary, summarize_methods
 from fedtaco.report import explain_results
 
 
@@ -68,6 +70,12 @@ def test_clients_without_an_answer_are_counted_by_reason():
         "taco: 1,234 uploads were dropped, 1,200 because the client did not answer and 30 because the client missed "
         "the deadline."
     )
+
+
+def test_runs_that_a_callback_ended_are_mentioned():
+    runs = [run_summary("taco", seed, ended_early="enough" if seed else None) for seed in range(2)]
+    text = legend(*summarize_methods(runs))
+    assert "taco: a callback ended 1 of 2 seeds before the last round." in text
 
 
 def test_runs_that_are_not_in_the_means_are_mentioned():

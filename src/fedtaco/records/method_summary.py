@@ -72,6 +72,8 @@ class MethodSummary:
     """Number of uploads that were not used because the client missed the deadline."""
     is_upper_bound: bool = False
     """Whether a seed may have reached the target before, in a round without evaluation."""
+    ended_early: int = 0
+    """Number of seeds that a callback ended before the last round."""
     swinging: int = 0
     """Number of finished seeds whose accuracy swings in the last rounds (:func:`~fedtaco.records.swings.swings`)."""
     best_accuracy: float | None = None
@@ -169,6 +171,7 @@ def _summarize_method(
         ended_low=sum(map(_ended_low, finished)),
         one_class=sum(run.get("predicts_one_class", False) for run in finished),
         dropped_uploads=sum(run["dropped_uploads"] for run in runs),
+        ended_early=sum(run.get("ended_early") is not None for run in finished),
         swinging=sum(swings(run, fedavg.get(run["seed"])) for run in finished),
         best_accuracy=_mean([run["best_accuracy"] for run in finished]),
         average_accuracy=_mean([run["average_accuracy"] for run in finished]),

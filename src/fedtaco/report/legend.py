@@ -81,6 +81,8 @@ def _events(row: MethodSummary) -> Iterator[str]:
         yield f"on the clients' own held-out samples, the mean accuracy is {own}{tuned}"
     if row.output_accuracy is not None:
         yield f"the model that it returns has an accuracy of {format_mean(row.output_accuracy, scale=100)} %"
+    if row.ended_early:
+        yield f"a callback ended {row.ended_early} of {pluralize(row.seeds, 'seed')} before the last round"
     if row.swinging:
         seeds = "" if row.seeds == 1 else f" in {row.swinging} of {row.seeds} seeds"
         yield f"the accuracy swings{seeds}, and the best round has {format_mean(row.best_accuracy, scale=100)} %"
