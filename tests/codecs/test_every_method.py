@@ -44,8 +44,9 @@ def test_every_method_with_every_codec(method, codec):
     serial = final_state(method, codec=codec, **options)
     for name, tensor in named_tensors(serial):
         assert torch.isfinite(tensor).all(), name
-    pooled = final_state(method, codec=codec, engine=two_workers, **options)
-    assert_same(serial, pooled, "worker processes change the result")
+    if isinstance(codec, Q8):  # codecs run in the main process, so that one of them is enough
+        pooled = final_state(method, codec=codec, engine=two_workers, **options)
+        assert_same(serial, pooled, "worker processes change the result")
     if isinstance(method, AveragedMemory):
         for name in method.averaged:
             mean = sum(memory[name] for memory in serial.memories.values()) / CLIENTS

@@ -129,7 +129,15 @@ class Result:
         return to_html(results_table(build_results([self.summary])))
 
     def save(self, path: str | Path) -> None:
-        """Write the global model as a safetensors file, which :func:`load_model` reads."""
+        """Write the global model as a safetensors file, which :func:`load_model` reads.
+
+        Raises
+        ------
+        InvalidInput
+            If the folder of the file does not exist.
+        """
+        if not Path(path).parent.is_dir():
+            raise InvalidInput(f"Cannot write {path}: there is no folder {Path(path).parent}.")
         save_model(self.model, path)
 
 
@@ -142,14 +150,7 @@ def save_model(model: nn.Module, path: str | Path) -> None:
         The model to save.
     path
         File to write.
-
-    Raises
-    ------
-    InvalidInput
-        If the folder of the file does not exist.
     """
-    if not Path(path).parent.is_dir():
-        raise InvalidInput(f"Cannot write {path}: there is no folder {Path(path).parent}.")
     _save(model, str(path))
 
 
