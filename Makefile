@@ -15,7 +15,7 @@ flower-demo: $(READY)  ## Run TACO on three Flower nodes on this machine, with T
 	$(BIN)/fedtaco report runs/flower-demo
 
 test: $(READY)  ## Run all tests except those of test-browser and test-flower
-	$(BIN)/pytest --numprocesses auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist worksteal
 
 test-browser: $(READY)  ## Test the report in a browser; needs chromium and chromium-driver
 	$(BIN)/pytest -m browser tests/report
