@@ -386,7 +386,7 @@ records = st.one_of(
 contents = st.dictionaries(st.sampled_from(["arrays", "buffers", "metrics", HEADER, "config"]), records, max_size=5)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(contents, min_size=2, max_size=2), st.booleans(), st.booleans())
 def test_the_model_stays_finite_whatever_a_node_replies(replies, honest_header, weighted):
     nodes = small_nodes()
