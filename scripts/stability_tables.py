@@ -19,7 +19,7 @@ from fedtaco.records.swings import first_swing, swings
 
 RESULTS = Path(__file__).parent / "stability-results.json"
 LEAD = 2
-"""A warning counts as a hit if it is raised at least so many rounds before the first swing."""
+"""Number of rounds before the first swing by which a warning must be raised to count as a hit."""
 PLACES = 4
 """Decimal places of accuracies and gains in the compact results."""
 

@@ -1,6 +1,7 @@
 """Codecs: compression of uploads, which combines with every method."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from fedtaco.codecs.base import NO_CODEC, Codec, NoCodec, Stream, check_compression
 from fedtaco.codecs.q4 import Q4
@@ -57,7 +58,8 @@ def parse_codec(spec: str, allowed: Sequence[str] | None = None) -> Codec:
     if ratio is None or "ratio" not in domains(codec):
         form = f"'{name}:0.1'" if "ratio" in domains(codec) else f"'{name}'"
         raise InvalidInput(f"compress is '{spec}', which is not valid; write it as {form}.")
-    return codec(ratio=ratio)  # type: ignore[call-arg]  # a field of the subclass
+    parameters: dict[str, Any] = {"ratio": ratio}
+    return codec(**parameters)
 
 
 __all__ = [

@@ -5,6 +5,7 @@ uniform in [0, 1), and decoded as σ * sign * l / S. Since E[l] = S |u| / σ, de
 squared error is at most (σ / 2S)² per number, and so at most B / 4S² times the squared norm of the bucket.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ BUCKET = 512
 
 
 @dataclass(frozen=True)
-class Quantizer(Codec):
+class Quantizer(Codec, ABC):
     """Base of quantisers; a subclass packs the signed levels into bytes."""
 
     levels: ClassVar[int]
@@ -47,10 +48,10 @@ class Quantizer(Codec):
             raise ValueError("a scale is negative")
         return levels.to(scales.dtype) / self.levels * scales.repeat_interleave(BUCKET)[:length]
 
+    @abstractmethod
     def pack(self, levels: Tensor) -> Tensor:
         """Return signed levels as they are sent."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unpack(self, packed: Tensor, length: int) -> Tensor:
         """Return the signed levels of packed ones."""
-        raise NotImplementedError

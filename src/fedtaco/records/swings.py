@@ -11,7 +11,7 @@ WINDOW = 10
 RATIO = 3
 """A run swings if their range exceeds this many times that of FedAvg on the same seed."""
 LIMIT, ALTERNATING = 0.03, 4
-"""Without FedAvg, it swings if their range exceeds the limit and so many of the changes have alternating signs."""
+"""Without FedAvg, it swings if their range exceeds the limit and at least four changes have alternating signs."""
 
 
 def accuracy_range(accuracies: Sequence[float]) -> float | None:
