@@ -53,6 +53,8 @@ if TYPE_CHECKING:
         Taco,
         TacoAggregation,
         TacoCorrection,
+        TacoSteady,
+        TacoSteadyUniform,
         TacoUniform,
         Uploads,
     )
@@ -149,6 +151,8 @@ __all__ = [
     "Taco",
     "TacoAggregation",
     "TacoCorrection",
+    "TacoSteady",
+    "TacoSteadyUniform",
     "TacoUniform",
     "TopK",
     "Uploads",

@@ -140,11 +140,11 @@ def test_presets_can_be_planned_with_equal_budgets(name):
 def test_presets_of_the_protocol():
     assert preset_names() == ["benchmark-cnn", "benchmark-mlp", "benchmark-smoke"]
     mlp = load_preset("benchmark-mlp")
-    others = ["taco-correction", "taco-uniform", "taco-aggregation", "fedavgm", "fedcm", "feddyn", "scaffold-m"]
-    assert [one.method for one in mlp.methods] == PAPER + others
+    parts = ["taco-correction", "taco-uniform", "taco-steady", "taco-steady-uniform", "taco-aggregation"]
+    assert [one.method for one in mlp.methods] == [*PAPER, *parts, "fedavgm", "fedcm", "feddyn", "scaffold-m"]
     assert [len(task.seeds) for task in mlp.tasks] == 3 * [10] + 6 * [5]
-    assert {task.settings["local_lr"] for task in mlp.tasks if task.settings["dataset"] == "adult"} == {0.01}
-    assert mlp.twins == [["taco-correction", "taco-uniform"]]
+    assert {task.settings["local_lr"] for task in mlp.tasks if task.settings["dataset"] == "adult"} == {0.003}
+    assert mlp.twins == [["taco-correction", "taco-uniform"], ["taco-steady", "taco-steady-uniform"]]
     cnn = load_preset("benchmark-cnn")
     assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco"]
     assert {task.settings["model"] for task in cnn.tasks} == {"cnn"}

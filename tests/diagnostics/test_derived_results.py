@@ -1,4 +1,4 @@
-"""The results P1, P3, P4 and P5 of docs/stability.md, on uploads and quadratic losses where they can be computed."""
+"""The results P1 and P3 to P6 of docs/stability.md, on uploads and quadratic losses where they can be computed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from fedtaco.methods import (
     ServerState,
     TacoAggregation,
     TacoCorrection,
+    TacoSteady,
+    TacoSteadyUniform,
     TacoUniform,
     Uploads,
 )
@@ -187,3 +189,72 @@ def test_the_aggregation_of_taco_has_nearly_the_gain_of_cosines():
     uploads = random_uploads(1)
     gains = [examine(method, NO_STATE, uploads).gain for method in (FoolsGold(), TacoAggregation())]
     assert gains[1] == pytest.approx(gains[0], rel=0.1)
+
+
+# P6: taco-steady; the first coordinate is the mode, in the others each client has a constant pull of its own
+
+
+def steady_map(method, share, curvature, alpha):
+    """Return the matrix by which a round changes (z, w) along a mode of clients with equal curvature.
+
+    The pulls make the mean α of a round about 1 / √N, so that a is ``alpha_min``.
+    """
+    clients, steps = 25, 400
+    curvatures = torch.zeros(clients, 1 + clients, dtype=torch.float64)
+    curvatures[:, 0], curvatures[:, 1:] = curvature, 1e-9 * torch.eye(clients)
+    goals = 1e15 * torch.cat([torch.zeros(clients, 1), torch.eye(clients)], dim=1).double()
+    columns = []
+    for fast, weights in ((1.0, 0.0), (0.0, 1.0)):
+        point = torch.zeros(1 + clients, dtype=torch.float64)
+        ahead = point.clone()
+        point[0], ahead[0] = weights, fast
+        constants = Constants(clients=clients, rounds=9, local_steps=steps, local_lr=1 / steps)
+        memory = {"fast": ahead, "alpha": alpha, "mean_alpha": alpha.mean().reshape(1)}
+        rounds = torch.tensor([1 / share - 1], dtype=torch.float64)
+        server = ServerState(point, {**method.server_memory(point, constants), **memory, "rounds": rounds})
+        after = method.aggregate(server, upload_of(method, server, curvatures, goals, steps, 1 / steps))
+        columns.append([float(after.memory["fast"][0]), float(after.weights[0])])
+    return np.array(columns).T
+
+
+def p6_map(share, response, step, start):
+    """Return the matrix of P6: s is the length of a step, e the place from which the mean gradient is seen."""
+    fast = np.array([1 - step * response * start, -step * response * (1 - start)])
+    return np.stack([fast, share * fast + [0, 1 - share]])
+
+
+@pytest.mark.parametrize("share", [1 / 2, 1 / 20])
+@pytest.mark.parametrize("curvature", [0.3, 3.0])
+@pytest.mark.parametrize("tailored", [False, True])
+def test_p6_a_round_of_taco_steady_is_the_map_of_the_proof(share, curvature, tailored):
+    smallest, clients = 0.4, 25
+    method = (TacoSteady if tailored else TacoSteadyUniform)(alpha_min=smallest, power=0.0)
+    alpha = torch.linspace(0.1, 0.3, clients, dtype=torch.float64)
+    response = 1 - (1 - curvature / 400) ** 400
+    behind = smallest - 0.2 if tailored else 0.0
+    start = smallest - behind * (1 - response / curvature) / response
+    expected = p6_map(share, response, 1 / smallest, start)
+    np.testing.assert_allclose(steady_map(method, share, curvature, alpha), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("a", [0.1, 0.25, 0.6])
+@pytest.mark.parametrize("response", [0.05, 0.5, 1.0])
+def test_p6_the_condition_is_that_of_the_roots(a, response):
+    """Stable if and only if 4 - 2ρ - 2c(1 - ρ) > cρ/a; for ρ = 1 this is c < 2a."""
+    for share in np.linspace(0.01, 1, 100):
+        margin = 4 - 2 * response - 2 * share * (1 - response) - share * response / a
+        if abs(margin) > 1e-9:
+            assert (abs(np.linalg.eigvals(p6_map(share, response, 1 / a, a))).max() < 1) == (margin > 0)
+            assert response < 1 or (margin > 0) == (share < 2 * a)
+
+
+@pytest.mark.parametrize("method", [TacoSteady(), TacoSteadyUniform()], ids=str)
+def test_p6_taco_steady_ends_where_fedavg_does(method):
+    """Clients with equal curvature: the fixed point is the mean of their goals."""
+    curvatures, goals = quadratic_clients(same_curvature=True)
+    weights = torch.full((3,), 5.0, dtype=torch.float64)
+    constants = Constants(clients=6, rounds=300, local_steps=20, local_lr=0.05)
+    server = ServerState(weights, method.server_memory(weights, constants))
+    for _ in range(300):
+        server = method.aggregate(server, upload_of(method, server, curvatures, goals))
+    torch.testing.assert_close(server.weights, goals.mean(0), rtol=0, atol=1e-6)

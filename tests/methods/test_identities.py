@@ -35,6 +35,8 @@ from fedtaco.methods import (
     StemOriginal,
     Taco,
     TacoCorrection,
+    TacoSteady,
+    TacoSteadyUniform,
     TacoUniform,
 )
 from fedtaco.testing import LOCAL_LR, final_state, make_simulator
@@ -51,6 +53,8 @@ SWITCHED_OFF = [
     FedACG(momentum=0.0, beta=0.0),
     TacoCorrection(gamma=0.0),
     TacoUniform(gamma=0.0),
+    TacoSteady(alpha_min=1.0, power=1e30),
+    TacoSteadyUniform(alpha_min=1.0, power=1e30),
     FedCM(alpha=1.0),
     FedAvgM(momentum=0.0),
     FedMoS(a=1.0, mu=0.0, beta=0.0),

@@ -34,6 +34,7 @@ from fedtaco.methods.scaffold import Scaffold, ScaffoldTaco
 from fedtaco.methods.scaffold_m import ScaffoldM
 from fedtaco.methods.stem import Stem, StemOriginal
 from fedtaco.methods.taco import Taco, TacoAggregation, TacoCorrection, TacoUniform
+from fedtaco.methods.taco_steady import TacoSteady, TacoSteadyUniform
 from fedtaco.methods.tailored import Tailored
 from fedtaco.registry import Registry
 
@@ -44,6 +45,8 @@ PARTS_AND_CONTROLS: tuple[type[Method], ...] = (
     TacoCorrection,
     TacoAggregation,
     TacoUniform,
+    TacoSteady,
+    TacoSteadyUniform,
     FedProxTaco,
     ScaffoldTaco,
     FedCM,
@@ -114,6 +117,8 @@ __all__ = [
     "Taco",
     "TacoAggregation",
     "TacoCorrection",
+    "TacoSteady",
+    "TacoSteadyUniform",
     "TacoUniform",
     "Tailored",
     "Uploads",
