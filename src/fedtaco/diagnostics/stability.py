@@ -75,8 +75,8 @@ class Stability:
         rounds = period(self.gain, self.momentum, CURVATURES[-1], self.relaxation)
         return (
             f"aggregation weights amplify a disagreement between clients {first} and {second} {self.gain:.1f}-fold; "
-            f"the accuracy is likely to oscillate with a period of about {rounds:.0f} rounds; use uniform weights, as "
-            "taco-correction does, or average the last models (average_last)"
+            f"the accuracy is likely to oscillate with a period of about {rounds:.0f} rounds; use taco-steady, whose "
+            "weights are uniform, or average the last models (average_last)"
         )
 
 
