@@ -138,7 +138,7 @@ def test_presets_can_be_planned_with_equal_budgets(name):
 
 
 def test_presets_of_the_protocol():
-    assert preset_names() == ["benchmark-cnn", "benchmark-mlp", "benchmark-smoke"]
+    assert preset_names() == ["benchmark-cnn", "benchmark-mlp", "benchmark-participation", "benchmark-smoke"]
     mlp = load_preset("benchmark-mlp")
     parts = ["taco-correction", "taco-uniform", "taco-steady", "taco-steady-uniform", "taco-aggregation"]
     assert [one.method for one in mlp.methods] == [*PAPER, *parts, "fedavgm", "fedcm", "feddyn", "scaffold-m"]
@@ -146,7 +146,7 @@ def test_presets_of_the_protocol():
     assert {task.settings["local_lr"] for task in mlp.tasks if task.settings["dataset"] == "adult"} == {0.003}
     assert mlp.twins == [["taco-correction", "taco-uniform"], ["taco-steady", "taco-steady-uniform"]]
     cnn = load_preset("benchmark-cnn")
-    assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco"]
+    assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco", "taco-steady"]
     assert {task.settings["model"] for task in cnn.tasks} == {"cnn"}
 
 
