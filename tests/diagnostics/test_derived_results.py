@@ -78,7 +78,8 @@ def upload_of(method, server, curvatures, goals, steps=20, local_lr=0.05):
         x = x - local_lr * method.direction(x, local)
     shares = torch.full((count,), 1 / count, dtype=torch.float64)
     steps_taken = torch.full((count,), steps)
-    uploads = Uploads(constants, torch.arange(count), {"update": broadcast.start - x}, steps_taken, shares)
+    upload, _ = method.finish(broadcast.start - x, local)
+    uploads = Uploads(constants, torch.arange(count), upload, steps_taken, shares)
     uploads.aggregation_weights = shares
     return uploads
 
@@ -218,7 +219,7 @@ def steady_map(method, share, curvature, alpha):
 
 
 def p6_map(share, response, step, start):
-    """Return the matrix of P6: s is the length of a step, e the place from which the mean gradient is seen."""
+    """Return the matrix of P6: the server steps ``step`` times the mean upload of clients at w + start (z - w)."""
     fast = np.array([1 - step * response * start, -step * response * (1 - start)])
     return np.stack([fast, share * fast + [0, 1 - share]])
 
@@ -239,13 +240,14 @@ def test_p6_a_round_of_taco_steady_is_the_map_of_the_proof(share, curvature, tai
 
 @pytest.mark.parametrize("a", [0.1, 0.25, 0.6])
 @pytest.mark.parametrize("response", [0.05, 0.5, 1.0])
-def test_p6_the_condition_is_that_of_the_roots(a, response):
-    """Stable if and only if 4 - 2ρ - 2c(1 - ρ) > cρ/a; for ρ = 1 this is c < 2a."""
+@pytest.mark.parametrize("shifted", [1.0, 0.4])
+def test_p6_the_condition_is_that_of_the_roots(a, response, shifted):
+    """Stable if and only if 4 - 2c - 2ρ(1 - c)e/a > cρ/a; for ρ = 1 and e = a this is c < 2a."""
     for share in np.linspace(0.01, 1, 100):
-        margin = 4 - 2 * response - 2 * share * (1 - response) - share * response / a
+        margin = 4 - 2 * share - 2 * response * (1 - share) * shifted - share * response / a
         if abs(margin) > 1e-9:
-            assert (abs(np.linalg.eigvals(p6_map(share, response, 1 / a, a))).max() < 1) == (margin > 0)
-            assert response < 1 or (margin > 0) == (share < 2 * a)
+            assert (abs(np.linalg.eigvals(p6_map(share, response, 1 / a, shifted * a))).max() < 1) == (margin > 0)
+            assert response * shifted < 1 or (margin > 0) == (share < 2 * a)
 
 
 @pytest.mark.parametrize("method", [TacoSteady(), TacoSteadyUniform()], ids=str)

@@ -177,7 +177,7 @@ def test_gradients_and_correction_explain_the_whole_move_of_a_client(name, momen
         weights, updates = training.before.server.weights, outcome.uploads.vectors["update"]
         for job, update in zip(training.jobs, updates, strict=True):
             parts = trace_client(simulator.runner, method, training.instructions, job, weights)
-            moved = weights - training.instructions.broadcast.start + update
+            moved = weights - training.instructions.broadcast.start + update + parts.withheld
             seen.append((parts.gradients + parts.correction - moved).norm() / moved.norm())
 
     simulator.diagnoser = type("Notes", (), {"diagnose": staticmethod(note)})()

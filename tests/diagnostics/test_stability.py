@@ -95,8 +95,8 @@ def found(**changes):
 def test_a_warning_names_the_camps_the_gain_the_period_and_what_to_do():
     assert found().warning == (
         "aggregation weights amplify a disagreement between clients {4} and {7} 4.0-fold; the accuracy is likely to "
-        "oscillate with a period of about 3 rounds; use taco-steady, whose weights are uniform, or average the last "
-        "models (average_last)"
+        "oscillate with a period of about 3 rounds; use taco-steady, whose weights do not depend on the uploads, or "
+        "average the last models (average_last)"
     )
     assert "period of about 2 rounds" in found(momentum=0.0).warning
 

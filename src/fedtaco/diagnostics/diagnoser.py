@@ -157,12 +157,12 @@ def _index_of_round(
     """
     uploads = outcome.uploads
     own = [traced[client] for client in uploads.clients.tolist()]
-    by_gradients, by_correction = (
+    by_gradients, by_correction, withheld = (
         weighted_sum(uploads.aggregation_weights, torch.stack([getattr(one, part) for one in own]))
-        for part in ("gradients", "correction")
+        for part in ("gradients", "correction", "withheld")
     )
     by_server = instructions.broadcast.start - uploads.mean_update - outcome.state.server.weights
-    return index_of_move(gradient, weights, by_gradients, by_correction + by_server.double())
+    return index_of_move(gradient, weights, by_gradients, by_correction + by_server.double() - withheld)
 
 
 def _diagnose_clients(

@@ -76,7 +76,7 @@ class Stability:
         return (
             f"aggregation weights amplify a disagreement between clients {first} and {second} {self.gain:.1f}-fold; "
             f"the accuracy is likely to oscillate with a period of about {rounds:.0f} rounds; use taco-steady, whose "
-            "weights are uniform, or average the last models (average_last)"
+            "weights do not depend on the uploads, or average the last models (average_last)"
         )
 
 

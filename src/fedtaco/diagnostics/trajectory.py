@@ -25,6 +25,8 @@ class Trajectory:
     """The part of the client's own gradients."""
     correction: Tensor
     """The part of the correction; exactly zero for FedAvg."""
+    withheld: Tensor
+    """What the client takes out of its update before it is uploaded; zero for most methods."""
     mean_square_distance: float
     """Mean over the steps of |w - x|², each before its step."""
 
@@ -48,6 +50,7 @@ def trace_client(
     return Trajectory(
         local_lr * traced.by_gradients.total.to(CPU),
         local_lr * traced.by_correction.total.to(CPU) + look_ahead,
+        traced.withheld.to(CPU),
         float(traced.squares / job.steps),
     )
 
@@ -74,6 +77,7 @@ class _TracedMethod(Method):
         super().__init__()
         self.method, self.weights = method, weights
         self.by_gradients, self.by_correction = (_Steps(optimizer, like=weights) for _ in range(2))
+        self.withheld = torch.zeros_like(weights)
         self.squares = torch.zeros((), dtype=torch.float64, device=weights.device)
 
     def correction(self, local: LocalContext) -> Tensor | None:
@@ -98,4 +102,6 @@ class _TracedMethod(Method):
         return direction
 
     def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
-        return self.method.finish(update, local)
+        upload, memory = self.method.finish(update, local)
+        self.withheld = (update - upload["update"]).double()
+        return upload, memory

@@ -105,8 +105,15 @@ class LocalContext:
 
     def per_step(self, displacement: Tensor) -> Tensor:
         """Convert a displacement to gradient units: divide by A_i * local_lr (zero at a rate of zero)."""
-        steps = self.constants.optimizer.effective_steps(self.steps)
-        return _in_gradient_units(displacement, steps, self.constants.local_lr)
+        return _in_gradient_units(displacement, self._effective_steps, self.constants.local_lr)
+
+    def over_all_steps(self, direction: Tensor) -> Tensor:
+        """Return how far the client moves down if it descends along the same direction in each of its steps."""
+        return self._effective_steps * self.constants.local_lr * direction
+
+    @property
+    def _effective_steps(self) -> float:
+        return self.constants.optimizer.effective_steps(self.steps)
 
 
 @dataclass
@@ -260,7 +267,7 @@ class Method(Configurable):
         return gradient if local.correction is None else gradient.add_(local.correction)
 
     def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
-        """Return the upload and the client's new memory, all of it; ``update`` is U_i = x_0 - x_K."""
+        """Return the upload and the client's new memory, all of it; ``update`` is x_0 - x_K."""
         upload = {"update": update}
         return upload, {**local.memory, **self.mirror(upload, local)}
 

@@ -2,8 +2,8 @@
 
 The server moves a fast point z by long steps, 1/α times the mean update, and averages z over rounds: this is the model
 w. Clients start between w and z, the closer to z the better their last updates agreed. Uploads are not weighted by α,
-since such weights make TACO swing (docs/stability.md). To average long steps instead of shortening them in the course
-of a run is the idea of Defazio et al.
+since such weights make TACO swing (docs/stability.md). Averaging long steps, instead of shortening them during a run,
+is the idea of Defazio et al.
 """
 
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ class TacoSteadyUniform(Method):
 
         x  <- x - local_lr * g, from x = w + a (z - w)
         α_i = (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-        a  <- max(alpha_min, mean α)
+        a  <- max(alpha_min, mean α over this round's uploads)
         z  <- z - sum of p_i U_i / a
-        w  <- w + (z - w) (power + 1) / (t + power), in round t = 1, 2, ...
+        w  <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
-    In w the z of round t has a weight that grows as t to the given power. If the power is very large, w is z; with
-    alpha_min = 1 this is FedAvg. Nothing is tailored to single clients: it is the control of taco-steady.
+    t counts the rounds with uploads. The α of a client that is alone in its round is 1. Nothing is tailored to single
+    clients: this is the control of taco-steady. With a very large power and alpha_min = 1 it is FedAvg.
     """
 
     name = "taco-steady-uniform"
@@ -38,18 +38,20 @@ class TacoSteadyUniform(Method):
     reference = "fedtaco; TACO's Eq. 7, and the average of Defazio et al., The Road Less Scheduled, NeurIPS 2024"
     unequal_steps = LONGER_UPLOADS
 
-    alpha_min: float = parameter(0.1, "smallest a: no step is longer than 1/alpha_min updates", low=0.01, high=1)
-    power: float = parameter(2.0, "power of the round number by which rounds are weighted in the average", low=0)
+    alpha_min: float = parameter(
+        0.1, "lower bound of a: the server steps at most 1/alpha_min times the mean update", low=0.01, high=1
+    )
+    power: float = parameter(2.0, "the point of round t enters the average with a weight of about t^power", low=0)
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
         initial = weights.new_tensor([INITIAL_ALPHA])
         return {"fast": weights, "mean_alpha": initial, "rounds": torch.zeros_like(initial)}
 
     def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
-        return Broadcast(server.weights + self.bounded_alpha(server) * fast_direction(server))
+        return Broadcast(server.weights + self.bounded_alpha(server) * _fast_direction(server))
 
     def bounded_alpha(self, server: ServerState) -> float:
-        """Return a, which is both the place of the clients' start between w and z, and 1 / the length of a step."""
+        """Return a. Clients start at w + a (z - w), and the server steps 1/a times the mean update."""
         return max(self.alpha_min, float(server.memory["mean_alpha"]))
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
@@ -64,46 +66,43 @@ class TacoSteadyUniform(Method):
 
 @dataclass(frozen=True)
 class TacoSteady(Tailored, TacoSteadyUniform):
-    """As taco-steady-uniform, and each client moves to a point of its own between w and z during its local steps.
+    """As taco-steady-uniform, and each client is shifted from w + a (z - w) to w + α_i (z - w) during its steps.
 
         x   <- x - local_lr * (g + c_i), from x = w + a (z - w)
         c_i  = (a - α_i) (z - w) / (K local_lr)
-        R_i  = U_i - (a - α_i) (z - w), the update without the correction
-        α_i <- (1 - |R_i| / sum of |R_j|) max(0, cos(R_i, mean R))
-        a   <- max(alpha_min, mean α)
-        z   <- z - sum of p_i R_i / a
-        w   <- w + (z - w) (power + 1) / (t + power), in round t = 1, 2, ...
+        U_i  = x_0 - x_K - K local_lr c_i, the update without the shift
+        α_i <- (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
+        a   <- max(alpha_min, mean α over this round's uploads)
+        z   <- z - sum of p_i U_i / a
+        w   <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
-    A client whose last update agreed less with the others than their mean is moved back towards the average w, one that
-    agreed more towards the fast point z.
+    A client with α_i < a is shifted back towards the average w, one with α_i > a on towards the fast point z. Before a
+    client's first upload, its α_i is 0.1.
     """
 
     name = "taco-steady"
     summary = "TACO that settles: α sets the length of server steps, the model is an average, nothing is weighted by α"
     category = "correction"
-    cost = Cost(vector_ops=1, down=2, scalars_down=1)
+    cost = Cost(vector_ops=1, down=2, scalars_down=2)
 
     def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
+        message = super().broadcast(server, cohort)
+        alpha = message.scalars["alpha"]
+        bounded = torch.full_like(alpha, self.bounded_alpha(server))
         return replace(
-            super().broadcast(server, cohort),
-            vectors={"direction": fast_direction(server)},
-            scalars={"behind": self.behind(server, cohort)},
+            message, vectors={"direction": _fast_direction(server)}, scalars={"alpha": alpha, "bounded_alpha": bounded}
         )
 
-    def behind(self, server: ServerState, clients: Tensor) -> Tensor:
-        """Return a - α_i of these clients: the part of z - w by which each of them is moved back."""
-        alpha = self.cohort_alpha(server, clients).to(server.weights.dtype)
-        return self.bounded_alpha(server) - alpha
-
     def correction(self, local: LocalContext) -> Tensor:
-        return local.received["behind"] * local.per_step(local.received["direction"])
+        behind = local.received["bounded_alpha"] - local.received["alpha"]
+        return behind * local.per_step(local.received["direction"])
 
-    def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        corrections = self.behind(server, uploads.clients)[:, None] * fast_direction(server)
-        uncorrected = {**uploads.vectors, "update": uploads.vectors["update"] - corrections}
-        return super().aggregate(server, replace(uploads, vectors=uncorrected))
+    def finish(self, update: Tensor, local: LocalContext) -> tuple[NamedTensors, NamedTensors]:
+        assert local.correction is not None
+        shift = local.over_all_steps(local.correction)
+        return super().finish(update - shift, local)
 
 
-def fast_direction(server: ServerState) -> Tensor:
+def _fast_direction(server: ServerState) -> Tensor:
     """Return z - w, the direction from the average to the fast point."""
     return server.memory["fast"] - server.weights
