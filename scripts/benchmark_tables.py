@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the pages and tables of the benchmark from scripts/benchmark-mlp.json and scripts/benchmark-cnn.json.
+"""Write the pages and tables of the benchmark from its records, such as scripts/benchmark-mlp.json.
 
-These files are the benchmark.json that `fedtaco benchmark` writes, whose runs take hours.
+A record is the benchmark.json that `fedtaco benchmark` writes, whose runs take hours.
 """
 
 from pathlib import Path
@@ -9,14 +9,14 @@ from statistics import fmean
 
 from pages import DOCS, markdown_table, write_sections
 
-from fedtaco.benchmark.page import write_page
+from fedtaco.benchmark.page import findings, write_page
 from fedtaco.benchmark.record import BenchmarkRecord, EntryRecord, read_record
 from fedtaco.benchmark.task_comparison import TaskComparison
 from fedtaco.methods import PAPER_METHODS
 from fedtaco.report.differences import confidence_interval
+from fedtaco.report.table_formats import format_table
 
-PRESETS = ("benchmark-mlp", "benchmark-cnn")
-SEVEN = [method.name for method in PAPER_METHODS]
+PRESETS = ("benchmark-mlp", "benchmark-participation", "benchmark-cnn")
 STEADY, TWIN = "taco-steady", "taco-steady-uniform"
 
 
@@ -26,24 +26,26 @@ def main() -> None:
         if path.exists():
             record = read_record(path)
             write_page(record, DOCS / f"{preset}.md")
-            write_sections(DOCS / "results.md", {f"{preset}-steady": steady_table(record)})
+            overview = format_table(findings(record)[0], "markdown").rstrip()
+            write_sections(DOCS / "results.md", {preset: overview, f"{preset}-steady": steady_table(record)})
 
 
 def steady_table(record: BenchmarkRecord) -> str:
-    """Return how taco-steady compares with the best of the paper's seven methods on each task."""
-    headers = ["task", "taco-steady, %", "best of the seven", "difference", "fastest of the seven"]
-    headers += ["difference in rounds", "seeds that swing", "difference to taco", "difference to its twin"]
+    """Return how taco-steady compares with the best of the paper's methods on each task."""
+    headers = ["task", "taco-steady, %", "best of the paper's methods", "difference", "fastest of them"]
+    headers += ["difference in rounds", "seeds that swing", "difference to taco", "difference to its control"]
     return markdown_table(headers, [steady_row(TaskComparison(task, record.reference)) for task in record.tasks])
 
 
 def steady_row(comparison: TaskComparison) -> list[object]:
     entries = {entry.name: entry for entry in comparison.entries}
-    best = next(name for name in comparison.ranking if name in SEVEN)
-    rounds = {name: rounds_by_seed(entries[name], comparison.task.target) for name in [*SEVEN, STEADY]}
-    fastest = min(SEVEN, key=lambda name: fmean(rounds[name].values()))
+    paper = [method.name for method in PAPER_METHODS if method.name in entries]
+    best = next(name for name in comparison.ranking if name in paper)
+    rounds = {name: rounds_by_seed(entries[name], comparison.task.target) for name in [*paper, STEADY]}
+    fastest = min(paper, key=lambda name: fmean(rounds[name].values()))
     later = confidence_interval([rounds[STEADY][seed] - rounds[fastest][seed] for seed in comparison.seeds])
     return [
-        f"{comparison.task.name}{'' if comparison.task.primary else ' (not primary)'}",
+        comparison.task.name,
         f"{100 * fmean(comparison.accuracies[STEADY].values()):.1f}",
         best,
         comparison.difference(STEADY, best),

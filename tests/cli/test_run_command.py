@@ -24,6 +24,13 @@ def test_run_writes_a_folder_and_a_table(cli, tmp_path):
     assert summary.is_file()
 
 
+@pytest.mark.parametrize(("method", "is_advised"), [("taco", True), ("foolsgold", True), ("fedacg", False)])
+def test_a_run_ends_with_the_better_method_if_there_is_one(cli, tmp_path, method, is_advised):
+    done = cli("run", "--method", method, *QUICK, "--format", "json", "--out", str(tmp_path / "run"))
+    assert ("try --method taco-steady" in done.stderr) == is_advised
+    assert json.loads(done.stdout)["runs"][0]["method"] == method
+
+
 def test_default_folders_of_different_settings_do_not_collide(cli, tmp_path):
     for options in ([], ["--set", "taco.gamma=0.02"], ["--freeloaders", "8"], ["--local-lr", "0.1"]):
         done = cli("run", *QUICK, *options)

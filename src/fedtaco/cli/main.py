@@ -105,11 +105,13 @@ def run(
       fedtaco run --dataset mine:load --model mine:Net --partition mine:split
     """
     from fedtaco.cli import actions
-    from fedtaco.cli.results import print_results
+    from fedtaco.cli.results import point_to_better_method, print_results
 
     if is_given("method", method):
         settings["method"] = method
-    print_results(actions.run_one(settings, config, options), options)
+    done = actions.run_one(settings, config, options)
+    print_results(done, options)
+    point_to_better_method(done.runs[0]["method"])
 
 
 @app.command()

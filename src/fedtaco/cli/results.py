@@ -13,6 +13,9 @@ from fedtaco.experiment.results import Comparison, SeveralRuns, Sweep
 from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import format_table
 
+BETTER_METHODS = {"taco": "taco-steady", "taco-aggregation": "taco-steady", "foolsgold": "taco-steady"}
+"""Methods that end lower than another one on each primary task of the benchmark (docs/choosing.md)."""
+
 
 def print_results(comparison: Comparison, options: CliOptions) -> None:
     """Print the results of a run or a comparison, and draw them if a figure is wanted."""
@@ -24,6 +27,17 @@ def print_results(comparison: Comparison, options: CliOptions) -> None:
     else:
         print(format_table(comparison.table(), options.format), end="")
     _conclude(comparison, options)
+
+
+def point_to_better_method(method: str) -> None:
+    """Print a line on standard error if the benchmark says that another method is better."""
+    better = BETTER_METHODS.get(method)
+    if better is not None:
+        print_line(
+            f"In our benchmark {better} ends higher than {method}, and does not swing: try --method {better} "
+            "(docs/choosing.md).",
+            stderr,
+        )
 
 
 def print_sweep(sweep: Sweep, options: CliOptions) -> None:
