@@ -9,17 +9,7 @@ import numpy as np
 import pytest
 from least_squares import LR, W0, D, K, N, alphas, gradient, local_sgd, mean, run, weighted, weights
 
-from fedtaco.methods import (
-    METHODS,
-    PAPER_METHODS,
-    PARTS_AND_CONTROLS,
-    FedProxTaco,
-    ScaffoldTaco,
-    Stem,
-    Taco,
-    TacoSteady,
-    TacoSteadyUniform,
-)
+from fedtaco.methods import METHODS, PAPER_METHODS, PARTS_AND_CONTROLS, FedProxTaco, ScaffoldTaco, Stem, Taco
 
 # The formulas
 
@@ -132,20 +122,6 @@ def fedavgm(rounds, beta=0.9):
     return w
 
 
-def taco_steady(rounds, tailored=True, alpha_min=0.1, power=2.0):
-    w, z, alpha, a = W0, W0, np.full(N, 0.1), max(alpha_min, 0.1)
-    for t in range(1, rounds + 1):
-        start, behind = (1 - a) * w + a * z, a - alpha if tailored else np.zeros(N)
-        U = [local_sgd(i, start, lambda x, i=i, b=behind, g=z - w: b[i] * g / (K * LR)) for i in range(N)]
-        R = [U[i] - behind[i] * (z - w) for i in range(N)]
-        alpha = np.array(alphas(R)[0])
-        a = max(alpha_min, alpha.mean())
-        z = z - mean(R) / a
-        c = (power + 1) / (t + power)
-        w = (1 - c) * w + c * z
-    return w
-
-
 EXPECTED = {
     "fedavg": fedavg,
     "fedprox": fedprox,
@@ -157,8 +133,6 @@ EXPECTED = {
     "taco-correction": lambda rounds: taco(rounds, aggregation=False),
     "taco-aggregation": taco_aggregation,
     "taco-uniform": lambda rounds: taco(rounds, tailored=False, aggregation=False),
-    "taco-steady": taco_steady,
-    "taco-steady-uniform": lambda rounds: taco_steady(rounds, tailored=False),
     "fedprox-taco": fedprox_taco,
     "scaffold-taco": lambda rounds: scaffold(rounds, lambda i, alpha: 1 - alpha[i]),
     "fedcm": fedcm,
@@ -168,8 +142,6 @@ OPTIONS = [
     (Taco(gamma=0.2), lambda rounds: taco(rounds, gain=0.2 * K)),
     (Taco(gamma=0.2, delta_scale="literal"), lambda rounds: taco(rounds, gain=0.2)),
     (Taco(delta_scale="literal"), lambda rounds: taco(rounds, gain=1 / K)),
-    (TacoSteady(alpha_min=0.9, power=4.0), lambda rounds: taco_steady(rounds, alpha_min=0.9, power=4.0)),
-    (TacoSteadyUniform(power=0.0), lambda rounds: taco_steady(rounds, tailored=False, power=0.0)),
     (Stem(server_momentum="literal"), lambda rounds: stem(rounds, scale=1.0)),
     (Stem(server_momentum="off", alpha=0.4), lambda rounds: stem(rounds, a=0.4, scale=0.0)),
     (FedProxTaco(coefficient="replace-factor"), lambda rounds: fedprox_taco(rounds, lambda alpha: 1 - alpha)),

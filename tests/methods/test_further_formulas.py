@@ -1,4 +1,4 @@
-"""The first rounds of the methods from other papers, computed with numpy directly from their formulas.
+"""The first rounds of fedtaco's own methods and those of other papers, computed with numpy from their formulas.
 
 Each function takes the cohorts of the rounds and the clients' numbers of steps, and returns the weights of the global
 model and of the model that the method returns. Formulas are written as published, with the states of the papers.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from least_squares import LR, W0, D, K, N, cohorts, gradient, local_sgd, mean, output, run, weights
+from least_squares import LR, W0, D, K, N, alphas, cohorts, gradient, local_sgd, mean, output, run, weights
 
 from fedtaco import InvalidInput
 from fedtaco.methods import (
@@ -25,10 +25,26 @@ from fedtaco.methods import (
     MimeLite,
     ScaffoldM,
     StemOriginal,
+    TacoSteady,
+    TacoSteadyUniform,
 )
 
 EQUAL = [K] * N
 UNEQUAL = [1, K, 5]
+
+
+def taco_steady(rounds, steps=EQUAL, tailored=True, alpha_min=0.1, power=2.0):
+    w, z, alpha, a = W0, W0, np.full(N, 0.1), max(alpha_min, 0.1)
+    for t, cohort in enumerate(rounds, 1):
+        start, direction, U = (1 - a) * w + a * z, z - w, []
+        for i in cohort:
+            shift = (a - alpha[i]) * direction if tailored else np.zeros(D)
+            U.append(local_sgd(i, start, lambda x, i=i, s=shift: s / (steps[i] * LR), steps[i]) - shift)
+        alpha[list(cohort)] = own = alphas(U)[0]
+        a = max(alpha_min, np.mean(own))
+        z = z - mean(U) / a
+        w = w + (z - w) * (power + 1) / (t + power)
+    return w, w
 
 
 def feddyn(rounds, steps=EQUAL, a=0.01):
@@ -221,6 +237,8 @@ def fedcomgate(rounds, steps=EQUAL):
 
 
 EXPECTED = {
+    "taco-steady": taco_steady,
+    "taco-steady-uniform": lambda rounds, steps=EQUAL: taco_steady(rounds, steps, tailored=False),
     "feddyn": feddyn,
     "feddc": feddc,
     "fednova": fednova,
@@ -237,6 +255,8 @@ EXPECTED = {
     "ruan": ruan,
 }
 OPTIONS = [
+    (TacoSteady(alpha_min=0.9, power=4.0), lambda rounds: taco_steady(rounds, alpha_min=0.9, power=4.0)),
+    (TacoSteadyUniform(power=0.0), lambda rounds: taco_steady(rounds, tailored=False, power=0.0)),
     (FedDyn(a=2.0), lambda rounds: feddyn(rounds, a=2.0)),
     (FedDC(a=0.5), lambda rounds: feddc(rounds, a=0.5)),
     (FedMoS(a=0.7, mu=0.1, beta=0.8), lambda rounds: fedmos(rounds, a=0.7, mu=0.1, beta=0.8)),

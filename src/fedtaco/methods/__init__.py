@@ -45,8 +45,6 @@ PARTS_AND_CONTROLS: tuple[type[Method], ...] = (
     TacoCorrection,
     TacoAggregation,
     TacoUniform,
-    TacoSteady,
-    TacoSteadyUniform,
     FedProxTaco,
     ScaffoldTaco,
     FedCM,
@@ -55,6 +53,8 @@ PARTS_AND_CONTROLS: tuple[type[Method], ...] = (
 """TACO's parts, other methods with TACO's coefficients, and momentum methods without tailoring."""
 
 FURTHER_METHODS: tuple[type[Method], ...] = (
+    TacoSteady,
+    TacoSteadyUniform,
     FedDyn,
     FedDC,
     FedNova,
@@ -70,7 +70,7 @@ FURTHER_METHODS: tuple[type[Method], ...] = (
     FedComGate,
     Ruan,
 )
-"""Methods from other papers, among them the originals of those that the paper describes differently."""
+"""fedtaco's own methods and those of other papers, also the originals of those that the paper describes differently."""
 
 METHODS: Registry[Method] = Registry(Method, [*PAPER_METHODS, *PARTS_AND_CONTROLS, *FURTHER_METHODS])
 """Every registered method by name."""
