@@ -185,7 +185,7 @@ def test_a_bad_reply_is_dropped_and_logged(kind, lines):
         assert list(record.dropped) == [CLIENT]
         assert words in record.dropped[CLIENT]
         assert len(record.dropped[CLIENT]) < 400
-    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT})" in line]
+    named = [line for line in lines if f"node {HOSTILE} (client {CLIENT}) is dropped" in line]
     assert len(named) == ROUNDS
     assert all(words in line and line.isprintable() for line in named)
 
