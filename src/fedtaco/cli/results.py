@@ -14,7 +14,7 @@ from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import format_table
 
 BETTER_METHODS = {"taco": "taco-steady", "taco-aggregation": "taco-steady", "foolsgold": "taco-steady"}
-"""Methods that end lower than another one on each primary task of the benchmark (docs/choosing.md)."""
+"""Methods that end lower than another one on each task of the benchmark that has been run (docs/choosing.md)."""
 
 
 def print_results(comparison: Comparison, options: CliOptions) -> None:
