@@ -9,8 +9,9 @@ made; without a folder, only the table is written.
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,11 +40,12 @@ PAPER = {
 RESULTS = Path(__file__).with_suffix(".json")
 
 
-class _OwnAlpha(Taco):
+class TacoOfOtherVectors(Taco, ABC):
     """TACO whose α is that of other vectors than the uploads."""
 
+    @abstractmethod
     def own_alpha(self, server: ServerState, uploads: Uploads) -> Tensor:
-        raise NotImplementedError
+        """Return the α of the clients whose uploads these are."""
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
         return uploads.weights_proportional_to(self.own_alpha(server, uploads))
@@ -55,7 +57,7 @@ class _OwnAlpha(Taco):
 
 
 @dataclass(frozen=True)
-class TacoAccumulated(_OwnAlpha):
+class TacoAccumulated(TacoOfOtherVectors):
     """TACO whose α is that of all uploads of a client so far, added up."""
 
     name = "taco-accumulated"
@@ -73,7 +75,7 @@ class TacoAccumulated(_OwnAlpha):
 
 
 @dataclass(frozen=True)
-class TacoUncorrected(_OwnAlpha):
+class TacoUncorrected(TacoOfOtherVectors):
     """TACO whose α is that of the uploads without what their clients were told to add."""
 
     name = "taco-uncorrected"
@@ -109,19 +111,19 @@ class Reading:
     """A method, with settings other than the paper's where they are part of the reading."""
 
     text: str
-    method: Callable[[], str | Method]
-    settings: Mapping[str, Any]
+    method: str | Method
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 READINGS = {
-    **{name: Reading(name, lambda name=name: name, {}) for name in PAPER},  # type: ignore[misc]
-    "taco-accumulated": Reading("taco, α from accumulated updates", TacoAccumulated, {}),
-    "taco-uncorrected": Reading("taco, α from uploads without their correction", TacoUncorrected, {}),
-    "taco-samples": Reading("taco, weighting by samples", lambda: "taco", {"weighting": "samples"}),
-    "taco-expulsion": Reading("taco, the paper's detector on", lambda: "taco", {"detector": "paper"}),
-    "taco-gamma2": Reading("taco, γ = 2/K", lambda: Taco(gamma=0.02), {}),
-    "foolsgold-accumulated": Reading("foolsgold, cosines of accumulated updates", FoolsGoldAccumulated, {}),
-    "taco-steady": Reading("taco-steady", lambda: "taco-steady", {}),
+    **{name: Reading(name, name) for name in PAPER},
+    "taco-accumulated": Reading("taco, α from accumulated updates", TacoAccumulated()),
+    "taco-uncorrected": Reading("taco, α from uploads without their correction", TacoUncorrected()),
+    "taco-samples": Reading("taco, weighting by samples", "taco", {"weighting": "samples"}),
+    "taco-expulsion": Reading("taco, the paper's detector on", "taco", {"detector": "paper"}),
+    "taco-gamma2": Reading("taco, γ = 2/K", Taco(gamma=0.02)),
+    "foolsgold-accumulated": Reading("foolsgold, cosines of accumulated updates", FoolsGoldAccumulated()),
+    "taco-steady": Reading("taco-steady", "taco-steady"),
 }
 
 
@@ -145,9 +147,7 @@ def run(name: str, folder: Path) -> None:
     print(name, flush=True)
     reading = READINGS[name]
     try:
-        fedtaco.run(
-            reading.method(), dataset="fmnist:unit", engine="serial", out=folder, resume=True, **reading.settings
-        )
+        fedtaco.run(reading.method, dataset="fmnist:unit", engine="serial", out=folder, resume=True, **reading.settings)
     except fedtaco.RunStopped as stop:
         print(stop, flush=True)
 

@@ -18,7 +18,7 @@ from quadratic_clients import (
     local_round,
 )
 
-from fedtaco.methods import FedACG, FedAvg, FedAvgM, FedProx, Scaffold, TacoUniform
+from fedtaco.methods import FedACG, FedAvg, FedAvgM, FedProx, Scaffold, TacoSteady, TacoUniform
 
 CURVED_DOWN = [-np.eye(2)] * N
 
@@ -102,6 +102,31 @@ def test_index_of_the_round_is_that_of_the_mean_move(method, by_hand):
     for record, (w, clients) in list(zip(diagnose(method), by_hand(), strict=False))[1:]:
         by_gradients, correction = (mean([getattr(c, part) for c in clients]) for part in ("gradients", "correction"))
         move = type("Move", (), {"gradients": by_gradients, "correction": correction})
+        assert record.over_correction == pytest.approx(1 / best_step(move, w))
+
+
+def taco_steady(alpha_min, power=2.0):
+    """Yield w, the clients and the next w of each round."""
+    w, z, alpha, a, t = START, START, np.full(N, 0.1), alpha_min, 0
+    while True:
+        shifts = [(a - alpha[i]) * (z - w) for i in range(N)]
+        start = w + a * (z - w)
+        clients = [local_round(i, w, start, lambda x, i=i, s=shifts: s[i] / (K * LR)) for i in range(N)]
+        updates = [client.update - shift for client, shift in zip(clients, shifts, strict=True)]
+        alpha, t = alphas(updates), t + 1
+        a = max(alpha_min, alpha.mean())
+        z = z - mean(updates) / a
+        after = w + (z - w) * (power + 1) / (t + power)
+        yield w, clients, after
+        w = after
+
+
+def test_index_of_the_round_contains_what_clients_take_out_of_their_updates():
+    """With an alpha_min above the mean α, the shifts of the clients do not cancel."""
+    records = diagnose(TacoSteady(alpha_min=0.9))
+    for record, (w, clients, after) in list(zip(records, taco_steady(0.9), strict=False))[1:]:
+        by_gradients = mean([client.gradients for client in clients])
+        move = type("Move", (), {"gradients": by_gradients, "correction": w - after - by_gradients})
         assert record.over_correction == pytest.approx(1 / best_step(move, w))
 
 

@@ -319,3 +319,11 @@ def test_a_server_rate_replaces_fednovas_number_of_steps():
     result = run(METHODS["fednova"](), 1, local_steps=UNEQUAL, server_lr=0.4)
     full = fednova([range(N)], UNEQUAL)[0] - W0
     np.testing.assert_allclose(weights(result), W0 + full * 0.4 / (mean(UNEQUAL) * LR), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["taco-steady", "taco-steady-uniform"])
+def test_a_server_rate_scales_the_steps_of_taco_steady(name):
+    """After the first round w is z, and z has moved by η_g / (K η_l) times the step at the default rate."""
+    result = run(METHODS[name](), 1, server_lr=0.4)
+    full = EXPECTED[name]([range(N)])[0] - W0
+    np.testing.assert_allclose(weights(result), W0 + full * 0.4 / (K * LR), rtol=1e-10)
