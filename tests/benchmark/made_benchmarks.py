@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from fedtaco.benchmark.record import FORMAT, BenchmarkRecord, EntryRecord, RunRecord, TaskRecord
+from fedtaco.benchmark.record import FORMAT, BenchmarkRecord, EntryRecord, RunRecord, TaskRecord, TuningRunRecord
 from fedtaco.methods import METHODS
 
 
-def make_run(accuracy, seed=0, stopped=None, settings=None, score=None, output=None):
-    return RunRecord(seed, settings or {"local_lr": 0.1}, list(accuracy), score, output, 0.5, stopped)
+def make_run(accuracy, seed=0, stopped=None, output=None):
+    return RunRecord(seed, list(accuracy), output, 0.5, stopped)
+
+
+def make_tuning_run(score=0.5, rate=0.1, stopped=None):
+    return TuningRunRecord(100, {"local_lr": rate}, score, None, stopped)
 
 
 def make_entry(name, curves, stopped=(), **changes):
     """Return a method with one run per seed."""
     runs = [make_run(curve, seed, "It diverged." if seed in stopped else None) for seed, curve in enumerate(curves)]
-    tuning = [make_run([0.5], 100, score=0.5)]
-    fields = {"method": name, "settings": {"local_lr": 0.1}, "notes": [], "tuning": tuning, "evaluation": runs}
+    fields = {"method": name, "settings": {"local_lr": 0.1}, "notes": [], "tuning": [make_tuning_run()]}
+    fields["evaluation"] = runs
     return EntryRecord(name, **{**fields, **changes})
 
 
@@ -26,4 +30,4 @@ def make_benchmark(*tasks, twins=()):
     names = sorted({entry.method for task in tasks for entry in task.entries} & set(METHODS))
     costs = {name: METHODS[name].cost for name in names}
     twins = [list(pair) for pair in twins]
-    return BenchmarkRecord(FORMAT, "0.1.0", "own", "Own", "fedavg", 12, [100], twins, costs, list(tasks))
+    return BenchmarkRecord(FORMAT, "0.1.0", "own", "Own", "fedavg", 12, [100], 12, twins, costs, list(tasks))

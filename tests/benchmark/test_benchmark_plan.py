@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from test_benchmark_presets import OWN
 
@@ -10,6 +12,7 @@ from fedtaco.benchmark.plan import (
     LOCAL_CONTROL,
     SERVER_CONTROL,
     Choice,
+    choose_finalists,
     choose_settings,
     estimate_work,
     plan_controls,
@@ -54,6 +57,23 @@ def test_rates_are_multiples_of_the_base_rate_and_gamma_of_one_over_k():
     assert (config["validation"], config["seed"], config["parameters"]["taco.gamma"]) == (0.1, 10, 0.04)
     with pytest.raises(InvalidInput, match="A grid contains 'x/K'"):
         plan_tuning(read_preset("own", text.replace("0.5/K", "x/K")), preset.tasks[0])
+
+
+def test_finalists_are_the_best_of_each_method():
+    preset = read_preset("own", OWN)
+    trials = plan_tuning(preset, preset.tasks[0])
+    tuned = [
+        TunedMethod("fedavg", [tried(trials[0].point, 0.1), tried(trials[1].point, 0.2)]),
+        TunedMethod("taco", [tried(trials[2].point, 0.9), tried(trials[3].point, 0.8)]),
+    ]
+    assert choose_finalists(trials, tuned, 1) == [trials[1], trials[2]]
+    assert choose_finalists(trials, tuned, 2) == trials
+
+
+def test_a_setting_that_was_tried_with_fewer_seeds_is_not_chosen():
+    once = tried({"local_lr": 0.1}, 0.9)
+    twice = TrialResult({"local_lr": 0.3}, 0.7, 0.1, [{"stopped": None}] * 2)
+    assert TunedMethod("fedavg", [once, twice]).best == [twice]
 
 
 def test_the_highest_score_is_chosen_and_ties_are_said():
@@ -118,5 +138,8 @@ def test_work_is_local_steps_times_clients_times_rounds():
     )
     work = estimate_work(preset, preset.tasks[0])
     assert (work.tuning_runs, work.evaluation_runs) == (8, 12)  # 4 methods * 2; (4 methods + 2 controls) * 2 seeds
+    more = estimate_work(replace(preset, tuning_seeds=[10, 11, 12], finalists=1), preset.tasks[0])
+    assert more.tuning_runs == 8 + 4 * 2  # one setting of each method with two more seeds
     gradients = 3 * 7 * 5
+    assert more.client_steps - work.client_steps == (8 + 2) * gradients
     assert work.client_steps == (8 + 12 + 2 + 2) * gradients  # stem computes two gradients in each of its 4 runs

@@ -63,6 +63,8 @@ def test_a_preset_is_read():
         (change("seeds = [0, 1]", "seeds = []"), "at least one"),
         (change("rates = [1]\n", "rates = [1, 2]\n"), "taco has 4 settings to try and budget is 2"),
         (change("rates = [1, 3]", "rates = [1, 1]"), "fedavg has 1 settings to try and budget is 2"),
+        (change("budget = 2", "budget = 2\nfinalists = 3"), "finalists is 3; it must be at least 1 and at most budget"),
+        (change("budget = 2", "budget = 2\nfinalists = 0"), "finalists is 0"),
         (change('reference = "fedavg"', 'reference = "stem"'), "The reference is stem, which is not among the methods"),
         (change('["taco", "fedavg"]', '["taco", "stem"]'), "twins contains taco, stem"),
         (change("primary = true\n", ""), "No task is primary"),

@@ -63,7 +63,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"format": 1', '"format": 2', "has the format 2, not 1"),
+        ('"format": 2', '"format": 1', "has the format 1, not 2"),
         ('"accuracy": [0.5, 0.7]', '"accuracy": [0.5, 7]', "is damaged: tasks: entries: evaluation: accuracy: 7"),
         ('"accuracy": [0.5, 0.7]', '"accuracy": [NaN]', "contains NaN"),
         ('"title"', '"titel"', "title is missing"),

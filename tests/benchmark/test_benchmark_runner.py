@@ -95,11 +95,10 @@ def test_settings_are_chosen_by_held_out_accuracy_of_the_last_ten_rounds(finishe
     out, record, _ = finished
     fedavg = record.tasks[0].entries[0]
     scores = {}
-    for rate, run in zip((0.025, 0.05, 0.1, 0.2), fedavg.tuning, strict=True):
+    for rate in (0.025, 0.05, 0.1, 0.2):
         rounds = RunFolder(out / "digits-groups" / "tuning" / f"fedavg_local_lr={rate}" / "seed100").rounds()
         scores[rate] = fmean(one.validation_accuracy for one in rounds[2:])
-        assert run.accuracy == [round(one.validation_accuracy, 4) for one in rounds]
-    assert [run.validation_score for run in fedavg.tuning] == list(scores.values())
+    assert [run.validation_score for run in fedavg.tuning] == [round(score, 4) for score in scores.values()]
     assert fedavg.settings == {"local_lr": max(scores, key=scores.get)}
     assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
 
@@ -112,9 +111,34 @@ def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(fin
             recorded = RunFolder(out / "digits-groups" / "evaluation" / f"{folder}-seed{run.seed}")
             config = recorded.config()
             values = {**config, **config["parameters"]}
-            assert {name: values[name] for name in entry.settings} == entry.settings == run.settings
+            assert {name: values[name] for name in entry.settings} == entry.settings
             assert config.get("validation", 0) == 0
             assert run.accuracy == [round(one.accuracy, 4) for one in recorded.rounds()]
+
+
+def test_the_best_settings_of_the_first_seed_are_tried_with_the_others_too(tmp_path, monkeypatch):
+    scores = {(0.05, 10): 0.9, (0.1, 10): 0.7, (0.2, 10): 0.8, (0.05, 11): 0.1, (0.2, 11): 0.4}
+    text = FEDAVG.replace("budget = 2", "budget = 3\nfinalists = 2").replace("rates = [1, 4]", "rates = [1, 2, 4]")
+    preset, stages = read_preset("own", text.replace("[10]", "[10, 11]") + "target = 0.2\n"), []
+
+    def score(summary):
+        return scores[RunFolder(summary["folder"]).config()["local_lr"], summary["seed"]]
+
+    monkeypatch.setattr("fedtaco.benchmark.runner.late_validation_accuracy", score)
+    record = run_benchmark(preset, tmp_path / "out", IN_THIS_PROCESS, Callback(), lambda *stage: stages.append(stage))
+    (fedavg,) = record.tasks[0].entries
+    tried = {(run.settings["local_lr"], run.seed): run.validation_score for run in fedavg.tuning}
+    assert tried == scores
+    for run in fedavg.tuning:
+        folder = tmp_path / "out" / "digits-even" / "tuning" / f"fedavg_local_lr={run.settings['local_lr']}"
+        rounds = RunFolder(folder / f"seed{run.seed}").rounds()
+        reached = [one.round for one in rounds if one.validation_accuracy >= 0.2]
+        assert run.rounds_to_target == min(reached, default=None)
+    assert {run.rounds_to_target for run in fedavg.tuning} == {2, None}
+    assert fedavg.settings == {"local_lr": 0.2}  # 0.6 on average, against 0.5; 0.1 was left out
+    assert stages[:2] == [("Tuning on digits even", 3), ("Tuning further on digits even", 2)]
+    assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
+    assert run_benchmark(preset, tmp_path / "out", RESUME, Callback()) == record
 
 
 def test_finished_runs_are_not_repeated(finished):

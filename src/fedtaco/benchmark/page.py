@@ -116,17 +116,29 @@ def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
 
 
 def _protocol(record: BenchmarkRecord) -> Iterator[str]:
-    seeds = ", ".join(map(str, record.tuning_seeds))
     yield (
         f"Every method was tuned on each task with {pluralize(record.budget, 'setting')}, by its mean accuracy over "
-        f"the last {LAST_ROUNDS} rounds on a tenth of each client's samples, which were held out (tuning seeds: "
-        f"{seeds}). It was then evaluated with the best of them on fresh seeds, trained on all samples."
+        f"the last {LAST_ROUNDS} rounds on a tenth of each client's samples, which were held out. "
+        f"{_tuning_seeds(record)} It was then evaluated with the best setting on fresh seeds, trained on all samples."
     )
     yield (
         "Momentum β lets a model move 1/(1 − β) times as far. The two controls are FedAvg with its rate raised by that "
         "factor, at the clients or at the server, from the rate of the best momentum method; they were not tuned."
     )
     yield f"Written by fedtaco {record.fedtaco}, preset {record.name}."
+
+
+def _tuning_seeds(record: BenchmarkRecord) -> str:
+    first, *others = record.tuning_seeds
+    if not others:
+        return f"Settings were tried with the seed {first}."
+    seeds = ", ".join(map(str, others))
+    if record.finalists == record.budget:
+        return f"Settings were tried with the seeds {first}, {seeds}; their mean decided."
+    return (
+        f"Settings were tried with the seed {first}, and the best {record.finalists} of each method with the seeds "
+        f"{seeds} too; among these, the mean over all seeds decided."
+    )
 
 
 def _to_markdown(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:

@@ -73,6 +73,8 @@ def task_config(task: Task) -> ExperimentConfig:
 def plan_tuning(preset: Preset, task: Task) -> list[Trial]:
     """Return the trials of all methods on a task, in which a tenth of each client's samples is held out.
 
+    Each trial has a configuration for every tuning seed; only those of :func:`choose_finalists` are run with all.
+
     Raises
     ------
     InvalidInput
@@ -114,6 +116,26 @@ def _value(given: float | str, local_steps: int) -> float | str:
 def _round(number: float) -> float:
     """Return a number with six digits, so that 0.1 times 3 is 0.3 in names of folders and tables."""
     return float(f"{number:.6g}")
+
+
+def choose_finalists(trials: Sequence[Trial], tuned: Sequence[TunedMethod], count: int) -> list[Trial]:
+    """Return the ``count`` trials of each method that have the highest scores.
+
+    Parameters
+    ----------
+    trials
+        The trials of all methods, as planned.
+    tuned
+        The same by method, with the scores.
+    count
+        Number of trials to keep of each method.
+    """
+    methods = dict.fromkeys(trial.method for trial in trials)
+    kept = {
+        method: [result.point for result in sorted(one.trials, key=lambda result: -result.validation_accuracy)[:count]]
+        for method, one in zip(methods, tuned, strict=True)
+    }
+    return [trial for trial in trials if trial.point in kept[trial.method]]
 
 
 def choose_settings(tuned: TunedMethod, method: str) -> Choice:
@@ -175,7 +197,14 @@ class Work:
 
 def estimate_work(preset: Preset, task: Task) -> Work:
     """Return how many runs a task needs, and how many gradients: local steps times clients times rounds."""
-    configs = [(trial.method, config) for trial in plan_tuning(preset, task) for config in trial.configs]
+    trials = plan_tuning(preset, task)
+    configs = [(trial.method, trial.configs[0]) for trial in trials]
+    configs += [
+        (trial.method, config)
+        for number, trial in enumerate(trials)
+        if number % preset.budget < preset.finalists
+        for config in trial.configs[1:]
+    ]
     control = task_config(task)
     controls = len(CONTROL_FOLDERS) if any(one.momentum for one in preset.methods) else 0
     evaluated = [one.method for one in preset.methods] + controls * ["fedavg"]

@@ -16,7 +16,7 @@ from fedtaco.records.documents import STRICT_JSON, read_bounded
 from fedtaco.records.schema import read_as
 from fedtaco.records.swings import RATIO, alternates, exceeds
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file."""
 DIGITS = 4
 """Digits of the accuracies in the file."""
@@ -30,16 +30,27 @@ Values = dict[str, float | str]
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """One run."""
+class TuningRunRecord:
+    """One run in which a setting was tried."""
 
     seed: int
     settings: Values
-    """What distinguishes it from other runs of its method: what was tuned, or derived."""
-    accuracy: list[Accuracy]
-    """After each round: of the global model w on the test set or, in tuning, on held-out samples."""
+    """The values that were tried."""
     validation_score: Accuracy | None
-    """Mean accuracy on held-out samples over the last ten rounds; ``None`` in the evaluation and if it diverged."""
+    """Mean accuracy on held-out samples over the last ten rounds; ``None`` if it diverged."""
+    rounds_to_target: int | None
+    """First round in which the accuracy on held-out samples is at least the target."""
+    stopped: str | None
+    """Why the run stopped early, for instance because it diverged."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run of the evaluation."""
+
+    seed: int
+    accuracy: list[Accuracy]
+    """After each round, of the global model w on the test set."""
     output_accuracy: Accuracy | None
     """At the end, of the model that the method returns on the test set; ``None`` if that is w."""
     worst_tenth_accuracy: Accuracy | None
@@ -92,7 +103,7 @@ class EntryRecord:
     settings: Values
     """The settings that were chosen; empty if all of them diverged, and nothing was evaluated."""
     notes: list[str]
-    tuning: list[RunRecord]
+    tuning: list[TuningRunRecord]
     """Empty for a control."""
     evaluation: list[RunRecord]
 
@@ -120,6 +131,8 @@ class BenchmarkRecord:
     reference: str
     budget: int
     tuning_seeds: list[int]
+    finalists: int
+    """Number of settings of every method that were tried with all tuning seeds; the others only with the first."""
     twins: list[list[str]]
     costs: dict[str, Cost]
     """What each method costs a client."""

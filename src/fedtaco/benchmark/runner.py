@@ -1,13 +1,14 @@
 """Run a benchmark: tune each method on each task, then evaluate all of them, and the controls, on fresh seeds."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fedtaco.benchmark.plan import choose_settings, plan_controls, plan_tuning, task_config
+from fedtaco.benchmark.plan import choose_finalists, choose_settings, plan_controls, plan_tuning, task_config
 from fedtaco.benchmark.presets import Preset, Task
 from fedtaco.benchmark.record import (
     DIGITS,
@@ -17,10 +18,11 @@ from fedtaco.benchmark.record import (
     EntryRecord,
     RunRecord,
     TaskRecord,
+    TuningRunRecord,
     write_record,
 )
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.sweep import TunedMethod, run_sweep
+from fedtaco.experiment.sweep import Trial, TunedMethod, rate_trials, run_trials
 from fedtaco.files import writing_run
 from fedtaco.methods import METHODS
 from fedtaco.records import History, RunFolder
@@ -88,6 +90,7 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
         reference=METHODS.find(preset.reference).name,
         budget=preset.budget,
         tuning_seeds=list(preset.tuning_seeds),
+        finalists=preset.finalists,
         twins=[[METHODS.find(method).name for method in pair] for pair in preset.twins],
         costs={method.name: method.cost for method in sorted(methods, key=lambda method: method.name)},
         tasks=[],
@@ -97,11 +100,7 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
 def _run_task(
     preset: Preset, task: Task, folder: Path, options: RunOptions, callback: Callback, on_stage: OnStage
 ) -> TaskRecord:
-    trials = plan_tuning(preset, task)
-    configs = [config for trial in trials for config in trial.configs]
-    on_stage(f"Tuning on {task.name}", len(configs))
-    with following(callback, configs):
-        tuned = run_sweep(trials, folder / "tuning", options, callback, score=late_validation_accuracy)
+    tuned = _tune(preset, task, folder / "tuning", options, callback, on_stage)
     choices = [choose_settings(one, plan.method) for one, plan in zip(tuned, preset.methods, strict=True)]
     choices += plan_controls(preset, task, tuned)
     runs = [
@@ -116,8 +115,8 @@ def _run_task(
             method=METHODS.find(choice.method).name,
             settings=dict(choice.settings),
             notes=list(choice.notes),
-            tuning=[] if one is None else _tuning_records(one),
-            evaluation=[_run_record(next(summaries), choice.settings) for _ in choice.configs(task)],
+            tuning=[] if one is None else _tuning_records(one, task_config(task)["target"]),
+            evaluation=[_run_record(next(summaries)) for _ in choice.configs(task)],
         )
         for choice, one in zip_longest(choices, tuned)
     ]
@@ -127,18 +126,55 @@ def _run_task(
     return TaskRecord(task.name, task.primary, config["target"], settings, entries)
 
 
-def _tuning_records(tuned: TunedMethod) -> list[RunRecord]:
-    return [_run_record(run, trial.point, is_tuning=True) for trial in tuned.trials for run in trial.summaries]
+def _tune(
+    preset: Preset, task: Task, folder: Path, options: RunOptions, callback: Callback, on_stage: OnStage
+) -> list[TunedMethod]:
+    """Try all settings with the first tuning seed, and the best of each method with the other seeds too."""
+    trials = plan_tuning(preset, task)
+
+    def run(stage: str, chosen: Sequence[Trial]) -> list[list[dict[str, Any]]]:
+        configs = [config for trial in chosen for config in trial.configs]
+        on_stage(stage, len(configs))
+        with following(callback, configs):
+            return run_trials(chosen, folder, options, callback)
+
+    summaries = run(f"Tuning on {task.name}", [replace(trial, configs=trial.configs[:1]) for trial in trials])
+    tuned = rate_trials(trials, summaries, late_validation_accuracy)
+    if len(preset.tuning_seeds) == 1:
+        return tuned
+    finalists = choose_finalists(trials, tuned, preset.finalists)
+    others = run(f"Tuning further on {task.name}", [replace(trial, configs=trial.configs[1:]) for trial in finalists])
+    for trial, done in zip(finalists, others, strict=True):
+        summaries[trials.index(trial)] += done
+    return rate_trials(trials, summaries, late_validation_accuracy)
 
 
-def _run_record(summary: Mapping[str, Any], settings: Mapping[str, float | str], is_tuning: bool = False) -> RunRecord:
-    measured = "validation_accuracy" if is_tuning else "accuracy"
+def _tuning_records(tuned: TunedMethod, target: float) -> list[TuningRunRecord]:
+    return [
+        TuningRunRecord(
+            seed=run["seed"],
+            settings=dict(trial.point),
+            validation_score=None if run["stopped"] else _rounded(late_validation_accuracy(run)),
+            rounds_to_target=None if run["stopped"] else _first_round(run, target),
+            stopped=run["stopped"],
+        )
+        for trial in tuned.trials
+        for run in trial.summaries
+    ]
+
+
+def _first_round(summary: Mapping[str, Any], target: float) -> int | None:
+    """Return the first round of a run in which the accuracy on held-out samples is at least ``target``."""
+    records = RunFolder(summary["folder"]).rounds()
+    reached = (one.round for one in records if (one.validation_accuracy or 0) >= target)
+    return next(reached, None)
+
+
+def _run_record(summary: Mapping[str, Any]) -> RunRecord:
     history = History(RunFolder(summary["folder"]).rounds())
     return RunRecord(
         seed=summary["seed"],
-        settings=dict(settings),
-        accuracy=[round(value, DIGITS) for value in history.column(measured) if value is not None],
-        validation_score=late_validation_accuracy(summary) if is_tuning and not summary["stopped"] else None,
+        accuracy=[round(value, DIGITS) for value in history.column("accuracy") if value is not None],
         output_accuracy=_rounded(summary["output_accuracy"]),
         worst_tenth_accuracy=_rounded(summary["worst_tenth_accuracy"]),
         stopped=summary["stopped"],

@@ -86,8 +86,12 @@ class TunedMethod:
 
     @property
     def best(self) -> list[TrialResult]:
-        """The trials with the highest accuracy on held-out samples: several if they are tied, none if all diverged."""
-        running = [trial for trial in self.trials if trial.diverged < len(trial.summaries)]
+        """The trials with the highest accuracy on held-out samples: several if they are tied, none if all diverged.
+
+        Trials with fewer runs than others are not considered.
+        """
+        most_runs = max((len(trial.summaries) for trial in self.trials), default=0)
+        running = [trial for trial in self.trials if trial.diverged < len(trial.summaries) == most_runs]
         highest = max((trial.validation_accuracy for trial in running), default=0.0)
         return [trial for trial in running if math.isclose(trial.validation_accuracy, highest, abs_tol=1e-9)]
 
@@ -178,12 +182,23 @@ def run_sweep(
     score: Score = final_validation_accuracy,
 ) -> list[TunedMethod]:
     """Run all trials, each run in its own subfolder of ``out``, and return their results by method."""
+    return rate_trials(trials, run_trials(trials, out, options, callback, own), score)
+
+
+def run_trials(
+    trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback, own: OwnTask = NOTHING_OWN
+) -> list[list[dict[str, Any]]]:
+    """Run all trials, each run in its own subfolder of ``out``, and return the summaries of each trial's runs."""
     require_folder_for_runs(out)
     runs = [(one, out / trial.folder / f"seed{one['seed']}") for trial in trials for one in trial.configs]
     summaries = iter(run_all(runs, options, callback, own))
+    return [[next(summaries) for _ in trial.configs] for trial in trials]
+
+
+def rate_trials(trials: Sequence[Trial], summaries: Sequence[list[dict[str, Any]]], score: Score) -> list[TunedMethod]:
+    """Return the results by method, given the summaries of each trial's runs."""
     results: dict[str, list[tuple[Trial, TrialResult]]] = {}
-    for trial in trials:
-        done = [next(summaries) for _ in trial.configs]
+    for trial, done in zip(trials, summaries, strict=True):
         results.setdefault(trial.method, []).append((trial, _trial_result(trial.point, done, score)))
     return [_tuned_method(method, done) for method, done in results.items()]
 

@@ -32,6 +32,7 @@ class _PresetEntries(TypedDict):
     budget: int
     rates: list[float]
     tuning_seeds: list[int]
+    finalists: NotRequired[int]
     seeds: list[int]
     twins: NotRequired[list[list[str]]]
     methods: dict[str, _MethodEntry]
@@ -87,6 +88,8 @@ class Preset:
     budget: int
     """Number of settings that are tried for every method."""
     tuning_seeds: Sequence[int]
+    finalists: int
+    """Number of settings of every method, the best with the first tuning seed, that are tried with the others too."""
     methods: Sequence[TunedMethodPlan]
     tasks: Sequence[Task]
     twins: Sequence[Sequence[str]] = ()
@@ -103,6 +106,8 @@ class Preset:
                 raise InvalidInput(f"twins contains {', '.join(pair)}; each entry must be a pair of the methods.")
         for one in self.methods:
             _check_grid(one, self.budget)
+        if not 1 <= self.finalists <= self.budget:
+            raise InvalidInput(f"finalists is {self.finalists}; it must be at least 1 and at most budget.")
         for task in self.tasks:
             _check_task(task, self.tuning_seeds)
 
@@ -177,6 +182,7 @@ def read_preset(name: str, text: str) -> Preset:
         reference=entries["reference"],
         budget=entries["budget"],
         tuning_seeds=entries["tuning_seeds"],
+        finalists=entries.get("finalists", entries["budget"]),
         methods=[_read_method(method, one, entries["rates"]) for method, one in entries["methods"].items()],
         tasks=tasks,
         twins=entries.get("twins", []),
