@@ -45,7 +45,7 @@ def test_bar_is_stopped_after_an_error_and_can_be_used_again():
     bar = ProgressBar(Console(file=io.StringIO()))
     for _ in range(2):
         try:
-            with following(bar, [{"rounds": 1}]):
+            with following(bar, [{"method": "taco", "rounds": 1}]):
                 raise KeyError
         except KeyError:
             assert not bar.bar.live.is_started
@@ -64,6 +64,23 @@ def test_only_the_first_warning_of_a_run_is_printed():
         bar.on_round_end(resumed, warned[1])
     assert console.file.getvalue().count("trouble") == 1
     assert "taco seed 0, round 2: trouble 2." in console.file.getvalue()
+
+
+def test_a_warning_names_what_distinguishes_its_run_from_others_of_the_method():
+    console = Console(file=io.StringIO(), width=200)
+    common = {"seed": 0, "rounds": 10, "clients": 4}
+    configs = [{"method": "taco", "local_lr": 0.1, "parameters": {"taco.gamma": gamma}, **common} for gamma in (1, 2)]
+    configs.append({"method": "fedavg", "local_lr": 0.3, "parameters": {}, **common})
+    bar = ProgressBar(console)
+    with following(bar, configs):
+        for config in configs:
+            run = Run(config, None, "serial", [], list)
+            bar.on_round_end(run, RoundRecord(4, 0.5, 1.0, None, 1.0, warning="trouble"))
+    assert console.file.getvalue().split("\n")[:3] == [
+        "taco taco.gamma=1 seed 0, round 4: trouble.",
+        "taco taco.gamma=2 seed 0, round 4: trouble.",
+        "fedavg seed 0, round 4: trouble.",
+    ]
 
 
 def shown_for(record):

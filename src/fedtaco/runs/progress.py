@@ -38,6 +38,7 @@ class ProgressBar(Callback):
         self.accuracies: dict[Run, str] = {}
         self.engines_shown: set[str] = set()
         self.warned: set[Run] = set()
+        self.varied = _varied_values(configs)
         self.bar = self._new_bar()
         rounds = sum(config["rounds"] for config in configs)
         self.task = self.bar.add_task("starting", total=rounds, visible=rounds > 0)
@@ -64,7 +65,7 @@ class ProgressBar(Callback):
             self.warned.add(run)
             events.append(record.warning)
         for event in events:
-            self._print(f"{run}, round {record.round}: {event}.", "yellow")
+            self._print(f"{self._name(run)}, round {record.round}: {event}.", "yellow")
 
     def on_run_end(self, run: Run, summary: Mapping[str, Any]) -> None:
         self._advance(run, run.config["rounds"], f"{run} is done")
@@ -95,9 +96,31 @@ class ProgressBar(Callback):
         self.done[run] = rounds
         self.bar.update(self.task, completed=sum(self.done.values()), description=printable(description))
 
+    def _name(self, run: Run) -> str:
+        """Return the method, what distinguishes the run from others of the same method, and the seed."""
+        method, varied = run.config["method"], self.varied[run.config["method"]]
+        own = {name: value for name, value in _values(run.config).items() if name in varied}
+        return " ".join([method, *(f"{name}={value}" for name, value in own.items()), f"seed {run.config['seed']}"])
+
     def _print(self, sentence: str, style: str) -> None:
         """Print a line above the bar."""
         self.console.print(Text(printable(sentence, MAX_LINE), style), soft_wrap=True)
+
+
+def _values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings and parameters of a run, without its method and seed."""
+    values = {**config, **config.get("parameters", {})}
+    return {name: value for name, value in values.items() if name not in ("method", "seed", "parameters")}
+
+
+def _varied_values(configs: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Return the settings and parameters that differ between runs of a method, for each method."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for config in configs:
+        seen = found.setdefault(config["method"], {})
+        for name, value in _values(config).items():
+            seen.setdefault(name, set()).add(str(value))
+    return {method: {name for name, values in seen.items() if len(values) > 1} for method, seen in found.items()}
 
 
 def _events(record: RoundRecord) -> Iterator[str]:
