@@ -106,9 +106,10 @@ def test_settings_are_chosen_by_held_out_accuracy_of_the_last_ten_rounds(finishe
 def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(finished):
     out, record, _ = finished
     for entry in record.tasks[0].entries:
-        folder = CONTROL_FOLDERS.get(entry.name, entry.name)
+        values = [f"{name}={value}" for name, value in entry.settings.items()]
+        folder = "_".join([CONTROL_FOLDERS.get(entry.name, entry.name), *values])
         for run in entry.evaluation:
-            recorded = RunFolder(out / "digits-groups" / "evaluation" / f"{folder}-seed{run.seed}")
+            recorded = RunFolder(out / "digits-groups" / "evaluation" / folder / f"seed{run.seed}")
             config = recorded.config()
             values = {**config, **config["parameters"]}
             assert {name: values[name] for name in entry.settings} == entry.settings
@@ -138,7 +139,22 @@ def test_the_best_settings_of_the_first_seed_are_tried_with_the_others_too(tmp_p
     assert fedavg.settings == {"local_lr": 0.2}  # 0.6 on average, against 0.5; 0.1 was left out
     assert stages[:2] == [("Tuning on digits even", 3), ("Tuning further on digits even", 2)]
     assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
-    assert run_benchmark(preset, tmp_path / "out", RESUME, Callback()) == record
+
+
+def test_with_another_tuning_seed_a_finished_benchmark_continues(tmp_path, monkeypatch):
+    scores = {(0.05, 10): 0.9, (0.2, 10): 0.8, (0.05, 11): 0.1, (0.2, 11): 0.4}
+
+    def score(summary):
+        return scores[RunFolder(summary["folder"]).config()["local_lr"], summary["seed"]]
+
+    monkeypatch.setattr("fedtaco.benchmark.runner.late_validation_accuracy", score)
+    chosen, counts = [], CountRuns()
+    for seeds in ("[10]", "[10, 11]"):
+        preset = read_preset("own", FEDAVG.replace("[10]", seeds))
+        record = run_benchmark(preset, tmp_path / "out", RESUME, counts)
+        chosen.append(record.tasks[0].entries[0].settings["local_lr"])
+    assert chosen == [0.05, 0.2]
+    assert (counts.begun, counts.skipped) == (3 + 3, 2)  # 2 + 1 runs, then 2 + 1 more
 
 
 def test_finished_runs_are_not_repeated(finished):

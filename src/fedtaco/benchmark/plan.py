@@ -10,7 +10,7 @@ from fedtaco.errors import InvalidInput
 from fedtaco.experiment.comparison import plan_comparison
 from fedtaco.experiment.config import resolve_config
 from fedtaco.experiment.config_file import NAMES_CODE
-from fedtaco.experiment.sweep import Trial, TunedMethod, plan_sweep
+from fedtaco.experiment.sweep import Trial, TunedMethod, folder_of_trial, plan_sweep
 from fedtaco.methods import METHODS
 from fedtaco.runs.constants import make_optimizer
 from fedtaco.runs.settings import SWEEP_VALIDATION, ExperimentConfig
@@ -45,7 +45,7 @@ class Choice:
 
     def folder(self, seed: int) -> Path:
         """Return the folder of a run, relative to that of the evaluation."""
-        return Path(f"{CONTROL_FOLDERS.get(self.name, self.name)}-seed{seed}")
+        return Path(folder_of_trial(CONTROL_FOLDERS.get(self.name, self.name), self.settings)) / f"seed{seed}"
 
 
 def refuse_code(preset: Preset, named: Sequence[str]) -> None:

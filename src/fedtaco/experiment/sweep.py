@@ -52,7 +52,16 @@ class Trial:
     @property
     def folder(self) -> str:
         """Name of the folder with the runs of this trial."""
-        return "_".join([METHODS.find(self.method).name, *(f"{name}={value}" for name, value in self.point.items())])
+        return folder_of_trial(METHODS.find(self.method).name, self.point)
+
+
+def folder_of_trial(name: str, point: Mapping[str, float | str]) -> str:
+    """Return the name of the folder for runs at a point.
+
+    >>> folder_of_trial("taco", {"local_lr": 0.1, "taco.gamma": 0.01})
+    'taco_local_lr=0.1_taco.gamma=0.01'
+    """
+    return "_".join([name, *(f"{varied}={value}" for varied, value in point.items())])
 
 
 @dataclass(frozen=True)
