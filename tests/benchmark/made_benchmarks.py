@@ -23,11 +23,11 @@ def make_entry(name, curves, stopped=(), **changes):
 
 
 def make_task(entries, name="adult", primary=True, target=0.75):
-    return TaskRecord(name, primary, target, {"dataset": "adult", "rounds": 3}, list(entries))
+    return TaskRecord(name, primary, target, 12, {"dataset": "adult", "rounds": 3}, list(entries))
 
 
 def make_benchmark(*tasks, twins=()):
     names = sorted({entry.method for task in tasks for entry in task.entries} & set(METHODS))
     costs = {name: METHODS[name].cost for name in names}
     twins = [list(pair) for pair in twins]
-    return BenchmarkRecord(FORMAT, "0.1.0", "own", "Own", "fedavg", 12, [100], 12, twins, costs, list(tasks))
+    return BenchmarkRecord(FORMAT, "0.1.0", "own", "Own", "fedavg", 12, [100], twins, costs, list(tasks))

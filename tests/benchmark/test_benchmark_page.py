@@ -23,6 +23,24 @@ def record():
     return make_benchmark(secondary, make_task(entries), twins=[("taco-correction", "taco-uniform")])
 
 
+@pytest.mark.parametrize(
+    ("seeds", "finalists", "sentence"),
+    [
+        ([100], 12, "Settings were tried with the seed 100."),
+        ([100, 101], 12, "Settings were tried with the seeds 100, 101; their mean decided."),
+        (
+            [100, 101, 102],
+            3,
+            "Settings were tried with the seed 100, and the best 3 of each method with the seeds 101, 102 too; among "
+            "these, the mean over all seeds decided.",
+        ),
+    ],
+)
+def test_the_page_says_with_which_seeds_settings_were_tried(tmp_path, seeds, finalists, sentence):
+    task = replace(make_task([make_entry("fedavg", [[0.5]])]), finalists=finalists)
+    assert f"- {sentence}" in lines_of(replace(make_benchmark(task), tuning_seeds=seeds), tmp_path)
+
+
 def lines_of(record, tmp_path):
     write_page(record, tmp_path / "page.md")
     return (tmp_path / "page.md").read_text().splitlines()

@@ -138,7 +138,7 @@ def test_work_is_local_steps_times_clients_times_rounds():
     )
     work = estimate_work(preset, preset.tasks[0])
     assert (work.tuning_runs, work.evaluation_runs) == (8, 12)  # 4 methods * 2; (4 methods + 2 controls) * 2 seeds
-    more = estimate_work(replace(preset, tuning_seeds=[10, 11, 12], finalists=1), preset.tasks[0])
+    more = estimate_work(replace(preset, tuning_seeds=[10, 11, 12]), replace(preset.tasks[0], finalists=1))
     assert more.tuning_runs == 8 + 4 * 2  # one setting of each method with two more seeds
     gradients = 3 * 7 * 5
     assert more.client_steps - work.client_steps == (8 + 2) * gradients

@@ -37,6 +37,7 @@ partition = "iid"
 name = "skewed"
 dataset = "digits"
 seeds = [5]
+finalists = 1
 """
 PAPER = ["fedavg", "fedprox", "foolsgold", "scaffold", "stem", "fedacg", "taco"]
 
@@ -51,6 +52,7 @@ def test_a_preset_is_read():
     even, skewed = preset.tasks
     assert (even.primary, list(even.seeds), even.settings) == (True, [0, 1], {"dataset": "digits", "partition": "iid"})
     assert (skewed.primary, list(skewed.seeds)) == (False, [5])
+    assert (even.finalists, skewed.finalists) == (2, 1)  # by default all settings
     assert [(one.method, one.settings) for one in preset.methods] == [("fedavg", 2), ("taco", 2)]
 
 
@@ -58,13 +60,17 @@ def test_a_preset_is_read():
     ("text", "words"),
     [
         (change("seeds = [0, 1]", "seeds = [0, 10]"), r"evaluated with seeds that it is tuned on \(10\)"),
+        (change("finalists = 1", "finalists = 9"), "The task skewed has finalists = 9"),
         (change("seeds = [5]", "seeds = [10]"), "The task skewed is evaluated with seeds that it is tuned on"),
         (change("seeds = [0, 1]", "seeds = [0, 0]"), "name each seed once"),
         (change("seeds = [0, 1]", "seeds = []"), "at least one"),
         (change("rates = [1]\n", "rates = [1, 2]\n"), "taco has 4 settings to try and budget is 2"),
         (change("rates = [1, 3]", "rates = [1, 1]"), "fedavg has 1 settings to try and budget is 2"),
-        (change("budget = 2", "budget = 2\nfinalists = 3"), "finalists is 3; it must be at least 1 and at most budget"),
-        (change("budget = 2", "budget = 2\nfinalists = 0"), "finalists is 0"),
+        (
+            change("budget = 2", "budget = 2\nfinalists = 3"),
+            "The task even has finalists = 3; it must be at least 1 and at most budget, which is 2",
+        ),
+        (change("budget = 2", "budget = 2\nfinalists = 0"), "finalists = 0"),
         (change('reference = "fedavg"', 'reference = "stem"'), "The reference is stem, which is not among the methods"),
         (change('["taco", "fedavg"]', '["taco", "stem"]'), "twins contains taco, stem"),
         (change("primary = true\n", ""), "No task is primary"),
@@ -81,6 +87,15 @@ def test_a_preset_is_read():
 def test_what_contradicts_the_protocol_is_refused(text, words):
     with pytest.raises(InvalidInput, match=words):
         read_preset("own", text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("finalists = 1", "finalists = 1.5"), ("seeds = [5]", "seeds = 5"), ('name = "skewed"', "name = 3")],
+)
+def test_entries_of_a_task_with_another_type_are_refused(old, new):
+    with pytest.raises(ValueError, match=f"{new.split()[0]} of a task is missing or not valid"):
+        read_preset("own", change(old, new))
 
 
 def test_an_undamped_momentum_of_one_is_refused():

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord
+from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, TaskRecord
 from fedtaco.benchmark.tables import (
     accuracy_table,
     cost_table,
@@ -110,7 +110,7 @@ def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
         results = [accuracy_table(one), course_table(one), *([twins] if twins.rows else [])]
         seeds = ", ".join(map(str, one.seeds))
         yield _Section(task.name, [f"{kind}: {settings}; seeds {seeds}.", describe_ranking(one)], results, one)
-        notes = [note for entry in task.entries for note in entry.notes]
+        notes = [_describe_tuning(record, task), *(note for entry in task.entries for note in entry.notes)]
         yield _Section(f"{task.name}: tuning", notes, [tuning_table(task.entries)])
     yield _Section("Cost for a client", [], [cost_table(record)])
 
@@ -118,8 +118,8 @@ def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
 def _protocol(record: BenchmarkRecord) -> Iterator[str]:
     yield (
         f"Every method was tuned on each task with {pluralize(record.budget, 'setting')}, by its mean accuracy over "
-        f"the last {LAST_ROUNDS} rounds on a tenth of each client's samples, which were held out. "
-        f"{_tuning_seeds(record)} It was then evaluated with the best setting on fresh seeds, trained on all samples."
+        f"the last {LAST_ROUNDS} rounds on a tenth of each client's samples, which were held out. It was then "
+        "evaluated with the best of them on fresh seeds, trained on all samples."
     )
     yield (
         "Momentum β lets a model move 1/(1 − β) times as far. The two controls are FedAvg with its rate raised by that "
@@ -128,15 +128,15 @@ def _protocol(record: BenchmarkRecord) -> Iterator[str]:
     yield f"Written by fedtaco {record.fedtaco}, preset {record.name}."
 
 
-def _tuning_seeds(record: BenchmarkRecord) -> str:
+def _describe_tuning(record: BenchmarkRecord, task: TaskRecord) -> str:
     first, *others = record.tuning_seeds
     if not others:
         return f"Settings were tried with the seed {first}."
     seeds = ", ".join(map(str, others))
-    if record.finalists == record.budget:
+    if task.finalists == record.budget:
         return f"Settings were tried with the seeds {first}, {seeds}; their mean decided."
     return (
-        f"Settings were tried with the seed {first}, and the best {record.finalists} of each method with the seeds "
+        f"Settings were tried with the seed {first}, and the best {task.finalists} of each method with the seeds "
         f"{seeds} too; among these, the mean over all seeds decided."
     )
 

@@ -202,7 +202,7 @@ def estimate_work(preset: Preset, task: Task) -> Work:
     configs += [
         (trial.method, config)
         for number, trial in enumerate(trials)
-        if number % preset.budget < preset.finalists
+        if number % preset.budget < task.finalists
         for config in trial.configs[1:]
     ]
     control = task_config(task)

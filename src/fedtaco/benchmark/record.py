@@ -115,6 +115,8 @@ class TaskRecord:
     name: str
     primary: bool
     target: Accuracy
+    finalists: int
+    """Number of settings of every method that were tried with all tuning seeds; the others only with the first."""
     settings: dict[str, float | str | bool]
     entries: list[EntryRecord]
 
@@ -131,8 +133,6 @@ class BenchmarkRecord:
     reference: str
     budget: int
     tuning_seeds: list[int]
-    finalists: int
-    """Number of settings of every method that were tried with all tuning seeds; the others only with the first."""
     twins: list[list[str]]
     costs: dict[str, Cost]
     """What each method costs a client."""

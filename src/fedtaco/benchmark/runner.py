@@ -90,7 +90,6 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
         reference=METHODS.find(preset.reference).name,
         budget=preset.budget,
         tuning_seeds=list(preset.tuning_seeds),
-        finalists=preset.finalists,
         twins=[[METHODS.find(method).name for method in pair] for pair in preset.twins],
         costs={method.name: method.cost for method in sorted(methods, key=lambda method: method.name)},
         tasks=[],
@@ -123,7 +122,7 @@ def _run_task(
     config: Mapping[str, Any] = task_config(task)
     settings = {name: config[name] for name in ("dataset", "model", "partition", "clients", "participation", "rounds")}
     settings |= {name: config[name] for name in ("local_steps", "local_lr", "batch_size", *task.settings)}
-    return TaskRecord(task.name, task.primary, config["target"], settings, entries)
+    return TaskRecord(task.name, task.primary, config["target"], task.finalists, settings, entries)
 
 
 def _tune(
@@ -142,7 +141,7 @@ def _tune(
     tuned = rate_trials(trials, summaries, late_validation_accuracy)
     if len(preset.tuning_seeds) == 1:
         return tuned
-    finalists = choose_finalists(trials, tuned, preset.finalists)
+    finalists = choose_finalists(trials, tuned, task.finalists)
     others = run(f"Tuning further on {task.name}", [replace(trial, configs=trial.configs[1:]) for trial in finalists])
     for trial, done in zip(finalists, others, strict=True):
         summaries[trials.index(trial)] += done

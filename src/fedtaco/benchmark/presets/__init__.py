@@ -67,6 +67,8 @@ class Task:
     """Whether conclusions are drawn from this task; it is decided before anything is tuned."""
     seeds: Sequence[int]
     """Seeds of the evaluation."""
+    finalists: int
+    """Number of settings of every method, the best with the first tuning seed, that are tried with the others too."""
     settings: Mapping[str, Any]
     """Settings of its runs; ``local_lr`` is the base rate."""
 
@@ -88,8 +90,6 @@ class Preset:
     budget: int
     """Number of settings that are tried for every method."""
     tuning_seeds: Sequence[int]
-    finalists: int
-    """Number of settings of every method, the best with the first tuning seed, that are tried with the others too."""
     methods: Sequence[TunedMethodPlan]
     tasks: Sequence[Task]
     twins: Sequence[Sequence[str]] = ()
@@ -106,10 +106,8 @@ class Preset:
                 raise InvalidInput(f"twins contains {', '.join(pair)}; each entry must be a pair of the methods.")
         for one in self.methods:
             _check_grid(one, self.budget)
-        if not 1 <= self.finalists <= self.budget:
-            raise InvalidInput(f"finalists is {self.finalists}; it must be at least 1 and at most budget.")
         for task in self.tasks:
-            _check_task(task, self.tuning_seeds)
+            _check_task(task, self.tuning_seeds, self.budget)
 
     def select(self, tasks: Sequence[str], methods: Sequence[str]) -> Preset:
         """Return the preset with only these tasks and methods; an empty list selects all.
@@ -173,7 +171,8 @@ def read_preset(name: str, text: str) -> Preset:
     entries = read_as(_PresetEntries, parse_toml(text))
     for entry in entries.keys() - _PresetEntries.__annotations__.keys():
         raise unknown("entry of a preset", entry, _PresetEntries.__annotations__)
-    tasks = [_read_task(one, entries["seeds"]) for one in entries["tasks"]]
+    defaults = {"seeds": entries["seeds"], "finalists": entries.get("finalists", entries["budget"])}
+    tasks = [_read_task({**defaults, **one}) for one in entries["tasks"]]
     if not any(task.primary for task in tasks):
         raise InvalidInput("No task is primary; mark those that conclusions are drawn from with primary = true.")
     return Preset(
@@ -182,7 +181,6 @@ def read_preset(name: str, text: str) -> Preset:
         reference=entries["reference"],
         budget=entries["budget"],
         tuning_seeds=entries["tuning_seeds"],
-        finalists=entries.get("finalists", entries["budget"]),
         methods=[_read_method(method, one, entries["rates"]) for method, one in entries["methods"].items()],
         tasks=tasks,
         twins=entries.get("twins", []),
@@ -195,11 +193,12 @@ def _read_method(method: str, entry: _MethodEntry, rates: Sequence[float]) -> Tu
     return TunedMethodPlan(method, entry.get("rates", rates), entry.get("grid", {}), entry.get("momentum"))
 
 
-def _read_task(entry: Mapping[str, Any], seeds: Sequence[int]) -> Task:
-    if not isinstance(entry.get("name"), str):
-        raise ValueError("a task has no name")
-    settings = {name: value for name, value in entry.items() if name not in ("name", "primary", "seeds")}
-    return Task(entry["name"], entry.get("primary") is True, entry.get("seeds", seeds), settings)
+def _read_task(entry: Mapping[str, Any]) -> Task:
+    for name, kind in (("name", str), ("seeds", list), ("finalists", int)):
+        if not isinstance(entry.get(name), kind):
+            raise ValueError(f"{name} of a task is missing or not valid")
+    settings = {name: value for name, value in entry.items() if name not in ("name", "primary", "seeds", "finalists")}
+    return Task(entry["name"], entry.get("primary") is True, entry["seeds"], entry["finalists"], settings)
 
 
 def _check_grid(one: TunedMethodPlan, budget: int) -> None:
@@ -217,12 +216,17 @@ def _check_grid(one: TunedMethodPlan, budget: int) -> None:
         )
 
 
-def _check_task(task: Task, tuning_seeds: Sequence[int]) -> None:
+def _check_task(task: Task, tuning_seeds: Sequence[int], budget: int) -> None:
     if "," in task.name:
         raise InvalidInput(f"A task is named '{task.name}'; name it without commas, which separate names.")
     for name in NOT_IN_TASKS:
         if name in task.settings:
             raise InvalidInput(f"The task {task.name} sets {name}, which the protocol determines; remove it.")
+    if not 1 <= task.finalists <= budget:
+        raise InvalidInput(
+            f"The task {task.name} has finalists = {task.finalists}; it must be at least 1 and at most budget, which is "
+            f"{budget}."
+        )
     used_twice = sorted(set(task.seeds) & set(tuning_seeds))
     if used_twice:
         raise InvalidInput(
