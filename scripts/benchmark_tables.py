@@ -10,7 +10,7 @@ from statistics import fmean
 from pages import DOCS, markdown_table, write_sections
 
 from fedtaco.benchmark.page import findings, write_page
-from fedtaco.benchmark.record import BenchmarkRecord, EntryRecord, read_record
+from fedtaco.benchmark.record import BenchmarkRecord, read_record
 from fedtaco.benchmark.task_comparison import TaskComparison
 from fedtaco.methods import PAPER_METHODS
 from fedtaco.report.differences import confidence_interval
@@ -33,7 +33,7 @@ def main() -> None:
 def steady_table(record: BenchmarkRecord) -> str:
     """Return how taco-steady compares with the best of the paper's methods on each task."""
     headers = ["task", "taco-steady, %", "best of the paper's methods", "difference", "fastest of them"]
-    headers += ["difference in rounds", "seeds that swing", "difference to taco", "difference to its control"]
+    headers += ["difference in rounds", "seeds that swing", "difference to taco", f"difference to {TWIN}"]
     return markdown_table(headers, [steady_row(TaskComparison(task, record.reference)) for task in record.tasks])
 
 
@@ -41,7 +41,7 @@ def steady_row(comparison: TaskComparison) -> list[object]:
     entries = {entry.name: entry for entry in comparison.entries}
     paper = [method.name for method in PAPER_METHODS if method.name in entries]
     best = next(name for name in comparison.ranking if name in paper)
-    rounds = {name: rounds_by_seed(entries[name], comparison.task.target) for name in [*paper, STEADY]}
+    rounds = {name: comparison.first_rounds(entries[name].evaluation) for name in [*paper, STEADY]}
     fastest = min(paper, key=lambda name: fmean(rounds[name].values()))
     later = confidence_interval([rounds[STEADY][seed] - rounds[fastest][seed] for seed in comparison.seeds])
     return [
@@ -55,11 +55,6 @@ def steady_row(comparison: TaskComparison) -> list[object]:
         comparison.difference(STEADY, "taco"),
         comparison.difference(STEADY, TWIN) or "–",
     ]
-
-
-def rounds_by_seed(entry: EntryRecord, target: float) -> dict[int, int]:
-    """Return the round in which each run reaches the target; one more than all rounds if it does not."""
-    return {run.seed: run.rounds_to(target) or len(run.accuracy) + 1 for run in entry.evaluation}
 
 
 if __name__ == "__main__":

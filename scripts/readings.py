@@ -166,22 +166,21 @@ def figures(run_folder: RunFolder) -> dict[str, Any]:
     return {
         "accuracy": [round(record.accuracy, 4) for record in records if record.accuracy is not None],
         "expelled": len(summary.get("expelled") or []),
-        "stopped": summary["stopped"],
     }
 
 
 def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
     """Return accuracies and rounds to 70 %, beside the paper's."""
     headers = ["reading", "rounds to 70%", "paper", "final accuracy, %", "paper", "last ten rounds, mean (range)"]
-    return markdown_table(headers, (row(name, runs[name]["accuracy"]) for name in READINGS if name in runs))
+    return markdown_table(headers, (row(name, **runs[name]) for name in READINGS if name in runs))
 
 
-def row(name: str, accuracies: Sequence[float]) -> list[str]:
+def row(name: str, accuracy: Sequence[float], expelled: int) -> list[str]:
     final, rounds = PAPER.get(name, (None, "–"))
-    reached = next((str(number) for number, accuracy in enumerate(accuracies, 1) if accuracy >= TARGET), "100+")
-    last = [100 * accuracy for accuracy in accuracies[-10:]]
+    reached = next((str(number) for number, value in enumerate(accuracy, 1) if value >= TARGET), "100+")
+    last = [100 * value for value in accuracy[-10:]]
     return [
-        READINGS[name].text,
+        READINGS[name].text + (f" ({expelled} clients expelled)" if expelled else ""),
         reached,
         rounds,
         f"{last[-1]:.1f}",

@@ -10,6 +10,7 @@ from made_benchmarks import make_benchmark, make_entry, make_run, make_task
 
 from fedtaco import InvalidInput
 from fedtaco.benchmark.page import findings, write_page
+from fedtaco.benchmark.plan import LOCAL_CONTROL
 from fedtaco.benchmark.record import read_record, write_record
 
 
@@ -41,6 +42,26 @@ def test_the_page_says_with_which_seeds_settings_were_tried(tmp_path, seeds, fin
     assert f"- {sentence}" in lines_of(replace(make_benchmark(task), tuning_seeds=seeds), tmp_path)
 
 
+def test_without_the_reference_nothing_is_compared_with_it(tmp_path):
+    task = make_task([make_entry("fedavg", [], settings={}), make_entry("taco", [[0.5], [0.6]])])
+    lines = lines_of(make_benchmark(task), tmp_path)
+    assert cells(lines, "Overview", "taco")[-1] == "–"
+    assert cells(lines, "adult", "taco", table=1)[3] == "–"
+
+
+def test_a_page_is_written_if_all_runs_diverge_in_the_first_round(tmp_path):
+    record = make_benchmark(make_task([make_entry("fedavg", [[], []], stopped=[0, 1])]))
+    write_page(record, tmp_path / "page.html")
+    assert "<img" not in (tmp_path / "page.html").read_text()
+    assert cells(lines_of(record, tmp_path), "adult", "fedavg", table=1)[1:3] == ["3+", "0 of 2"]
+
+
+def test_controls_are_explained_if_there_are_any(tmp_path):
+    fedavg, control = make_entry("fedavg", [[0.5]]), make_entry(LOCAL_CONTROL, [[0.5]], method="fedavg")
+    assert "controls" not in " ".join(lines_of(make_benchmark(make_task([fedavg])), tmp_path))
+    assert "The two controls are FedAvg" in " ".join(lines_of(make_benchmark(make_task([fedavg, control])), tmp_path))
+
+
 def lines_of(record, tmp_path):
     write_page(record, tmp_path / "page.md")
     return (tmp_path / "page.md").read_text().splitlines()
@@ -63,7 +84,7 @@ def test_tables_of_a_task(record, tmp_path):
     course = cells(lines, "adult", "taco", table=1)
     assert course[1:4] == ["2", "2 of 3", "2 / 0 / 1"]
     assert course[-1] == "1 of 3"
-    assert cells(lines, "adult", "fedavg", table=1)[1:3] == ["2+", "0 of 3"]
+    assert cells(lines, "adult", "fedavg", table=1)[1:3] == ["3+", "0 of 3"]
     assert cells(lines, "adult", "taco-correction", table=2)[1:] == ["taco-uniform", r"+0.0 \[+0.0, +0.0\]"]
     assert cells(lines, "adult: tuning", "taco-uniform")[1:] == [r"local\_lr=0.1", "50.0", "1", "0"]
     assert r"- local\_lr = 0.1 is the largest value tried." in lines

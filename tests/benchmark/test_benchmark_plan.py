@@ -55,6 +55,8 @@ def test_rates_are_multiples_of_the_base_rate_and_gamma_of_one_over_k():
     ]
     (config,) = trials[-1].configs
     assert (config["validation"], config["seed"], config["parameters"]["taco.gamma"]) == (0.1, 10, 0.04)
+    with pytest.raises(InvalidInput, match="The grid of taco has equal values on the task even"):
+        plan_tuning(read_preset("own", text.replace('"0.5/K"', "0.04")), preset.tasks[0])
     with pytest.raises(InvalidInput, match="A grid contains 'x/K'"):
         plan_tuning(read_preset("own", text.replace("0.5/K", "x/K")), preset.tasks[0])
 

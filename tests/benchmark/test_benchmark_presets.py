@@ -53,7 +53,7 @@ def test_a_preset_is_read():
     assert (even.primary, list(even.seeds), even.settings) == (True, [0, 1], {"dataset": "digits", "partition": "iid"})
     assert (skewed.primary, list(skewed.seeds)) == (False, [5])
     assert (even.finalists, skewed.finalists) == (2, 1)  # by default all settings
-    assert [(one.method, one.settings) for one in preset.methods] == [("fedavg", 2), ("taco", 2)]
+    assert [(one.method, one.setting_count) for one in preset.methods] == [("fedavg", 2), ("taco", 2)]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_preset_is_read():
         (change("rates = [1, 3]", "rates = [1, 1]"), "fedavg has 1 settings to try and budget is 2"),
         (
             change("budget = 2", "budget = 2\nfinalists = 3"),
-            "The task even has finalists = 3; it must be at least 1 and at most budget, which is 2",
+            "The task even has finalists = 3; it must be at least 1 and at most the budget, 2",
         ),
         (change("budget = 2", "budget = 2\nfinalists = 0"), "finalists = 0"),
         (change('reference = "fedavg"', 'reference = "stem"'), "The reference is stem, which is not among the methods"),

@@ -84,8 +84,8 @@ def test_all_methods_and_controls_are_evaluated(finished):
         ("fedavg", 4, 2),
         ("fedacg", 4, 2),
         ("taco", 4, 2),
-        ("fedavg (local rate η/(1−β))", 0, 2),
-        ("fedavg (server rate η/(1−β))", 0, 2),
+        ("fedavg (local rate × 1/(1−β))", 0, 2),
+        ("fedavg (server rate × 1/(1−β))", 0, 2),
     ]
     assert read_record(out / "benchmark.json") == record
     assert set(record.costs) == {"fedavg", "fedacg", "taco"}

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fedtaco.benchmark.plan import CONTROL_FOLDERS
 from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, TaskRecord
 from fedtaco.benchmark.tables import (
     accuracy_table,
@@ -41,11 +42,13 @@ LEGEND = (
     "Differences are in percentage points, paired by seed, with Student's 95 % confidence interval; p is that of the "
     "paired t-test, corrected by Holm's method for all differences to the reference on the task, and a difference is "
     "called significant if that is at most 0.05. The best other method is chosen by the same runs, which favours it.",
-    "Rounds to the target are the median over seeds, in which a run that does not reach the target counts as later "
-    "than any that does. A run swings if the range of its last rounds is more than three times that of FedAvg with the "
-    "same seed; FedAvg itself, if the range exceeds three percentage points and four changes alternate in sign.",
-    "Worst tenth: the mean accuracy over the tenth of the clients with the lowest, each by its own label distribution, "
-    "after the last round. Own output: the model that the method returns; for most methods it is the global model w.",
+    "Rounds to the target are the lower median over seeds, in which a run that does not reach the target counts as "
+    "later than any that does.",
+    "A run swings if the range of its last rounds is more than three times that of FedAvg with the same seed; FedAvg "
+    "itself, if the range exceeds three percentage points and four changes alternate in sign.",
+    "Worst tenth: the mean accuracy, after the last round, of the tenth of the clients with the lowest accuracy. The "
+    "accuracy of a client is the test accuracy of each class, weighted by its own label distribution.",
+    "Own output: the model that the method returns; for most methods it is the global model w.",
 )
 
 
@@ -121,10 +124,12 @@ def _protocol(record: BenchmarkRecord) -> Iterator[str]:
         f"the last {LAST_ROUNDS} rounds on a tenth of each client's samples, which were held out. It was then "
         "evaluated with the best of them on fresh seeds, trained on all samples."
     )
-    yield (
-        "Momentum β lets a model move 1/(1 − β) times as far. The two controls are FedAvg with its rate raised by that "
-        "factor, at the clients or at the server, from the rate of the best momentum method; they were not tuned."
-    )
+    if any(entry.name in CONTROL_FOLDERS for task in record.tasks for entry in task.entries):
+        yield (
+            "Momentum β lets a model move 1/(1 − β) times as far. The two controls are FedAvg with its rate raised by "
+            "that factor, at the clients or at the server, from the rate of the best momentum method; they were not "
+            "tuned."
+        )
     yield f"Written by fedtaco {record.fedtaco}, preset {record.name}."
 
 
@@ -165,7 +170,7 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
     for section in sections:
         body.append(f"<section><h2>{escape(section.title)}</h2>")
         body += [f"<p>{escape(printable(sentence, MAX_SENTENCE))}</p>" for sentence in section.sentences]
-        body += [_draw(section.drawn)] if section.drawn and section.drawn.entries else []
+        body += [_draw(section.drawn)] if section.drawn and section.drawn.curves else []
         body += [
             f'<div class="scroll" tabindex="0">{html_table(table.header, table.rows)}</div>' for table in section.tables
         ]
@@ -196,18 +201,17 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
 
 def _draw(comparison: TaskComparison) -> str:
     """Return the accuracy over rounds of the reference and the highest methods, as an image with a caption."""
-    shown = [name for name in comparison.ranking if name != comparison.reference][: MAX_CURVES - 1]
-    runs = {entry.name: entry.evaluation for entry in comparison.entries}
-    drawn = [name for name in (comparison.reference, *shown) if name in runs]
+    others = [name for name in comparison.ranking if name in comparison.curves and name != comparison.reference]
+    drawn = [name for name in (comparison.reference, *others[: MAX_CURVES - 1]) if name in comparison.curves]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "curves.svg"
-        histories = {name: [_history(run.accuracy) for run in runs[name]] for name in drawn}
+        histories = {name: [_history(curve) for curve in comparison.curves[name]] for name in drawn}
         plot_accuracy(histories, path, comparison.task.target)
         source = b64encode(path.read_bytes()).decode()
     return (
         f'<img alt="Test accuracy over rounds of {escape(printable(", ".join(drawn)))}" '
         f'src="data:image/svg+xml;base64,{source}">\n'
-        f'<p class="note">{escape(comparison.reference)} and, of the others, those with the highest accuracy. '
+        f'<p class="note">The reference, if it was evaluated, and the methods with the highest accuracy. '
         "Line: mean over seeds. Band: from the lowest to the highest seed.</p>"
     )
 

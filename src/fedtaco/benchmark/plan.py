@@ -16,7 +16,7 @@ from fedtaco.runs.constants import make_optimizer
 from fedtaco.runs.settings import SWEEP_VALIDATION, ExperimentConfig
 from fedtaco.server import cohort_size
 
-LOCAL_CONTROL, SERVER_CONTROL = "fedavg (local rate η/(1−β))", "fedavg (server rate η/(1−β))"
+LOCAL_CONTROL, SERVER_CONTROL = "fedavg (local rate × 1/(1−β))", "fedavg (server rate × 1/(1−β))"
 """Names of the controls for the effective rate."""
 CONTROL_FOLDERS = {LOCAL_CONTROL: "control-local", SERVER_CONTROL: "control-server"}
 
@@ -78,19 +78,18 @@ def plan_tuning(preset: Preset, task: Task) -> list[Trial]:
     Raises
     ------
     InvalidInput
-        If a setting of the task, or a parameter in a grid, is not valid.
+        If a setting of the task, or a parameter in a grid, is not valid, or a grid contains a value twice.
     """
-    config = task_config(task)
-    return [
-        trial
-        for one in preset.methods
-        for trial in plan_sweep(
-            [one.method],
-            _grid(one, config),
-            preset.tuning_seeds,
-            **{**task.settings, "validation": SWEEP_VALIDATION},
-        )
-    ]
+    config, settings = task_config(task), {**task.settings, "validation": SWEEP_VALIDATION}
+    planned = []
+    for one in preset.methods:
+        trials = plan_sweep([one.method], _grid(one, config), preset.tuning_seeds, **settings)
+        if len(trials) < preset.budget:
+            raise InvalidInput(
+                f"The grid of {one.method} has equal values on the task {task.name}; remove one of them."
+            )
+        planned += trials
+    return planned
 
 
 def _grid(one: TunedMethodPlan, config: ExperimentConfig) -> dict[str, list[float | str]]:

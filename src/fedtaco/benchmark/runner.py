@@ -22,7 +22,7 @@ from fedtaco.benchmark.record import (
     write_record,
 )
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.sweep import Trial, TunedMethod, rate_trials, run_trials
+from fedtaco.experiment.sweep import Trial, TunedMethod, run_trials, score_trials
 from fedtaco.files import writing_run
 from fedtaco.methods import METHODS
 from fedtaco.records import History, RunFolder
@@ -56,7 +56,7 @@ def run_benchmark(
     callback
         Called as runs proceed.
     on_stage
-        Called before each task is tuned, and before it is evaluated.
+        Called before each task is tuned, before its finalists are tuned further, and before it is evaluated.
 
     Returns
     -------
@@ -138,14 +138,14 @@ def _tune(
             return run_trials(chosen, folder, options, callback)
 
     summaries = run(f"Tuning on {task.name}", [replace(trial, configs=trial.configs[:1]) for trial in trials])
-    tuned = rate_trials(trials, summaries, late_validation_accuracy)
+    tuned = score_trials(trials, summaries, late_validation_accuracy)
     if len(preset.tuning_seeds) == 1:
         return tuned
     finalists = choose_finalists(trials, tuned, task.finalists)
     others = run(f"Tuning further on {task.name}", [replace(trial, configs=trial.configs[1:]) for trial in finalists])
     for trial, done in zip(finalists, others, strict=True):
         summaries[trials.index(trial)] += done
-    return rate_trials(trials, summaries, late_validation_accuracy)
+    return score_trials(trials, summaries, late_validation_accuracy)
 
 
 def _tuning_records(tuned: TunedMethod, target: float) -> list[TuningRunRecord]:

@@ -24,7 +24,7 @@ def overview_table(record: BenchmarkRecord, comparisons: Sequence[TaskComparison
             name,
             *(_percent(one.accuracies.get(name, {}).values()) for one in comparisons),
             " / ".join(str(sum(one.significant.get(name) is side for one in comparisons)) for side in (True, False))
-            if name != record.reference
+            if any(name in one.p_values(record.reference) for one in comparisons)
             else MISSING,
         ]
         for name in names
@@ -78,9 +78,9 @@ def _course_row(comparison: TaskComparison, entry: EntryRecord) -> list[str]:
     seeds = len(runs)
     return [
         entry.name,
-        f"{max(len(run.accuracy) for run in runs)}+" if rounds.median is None else str(rounds.median),
+        f"{comparison.rounds}+" if rounds.median is None else str(rounds.median),
         f"{rounds.reached} of {seeds}",
-        f"{rounds.earlier} / {rounds.later} / {rounds.same}" if entry.name != comparison.reference else MISSING,
+        f"{rounds.earlier} / {rounds.later} / {rounds.same}" if comparison.is_paired(entry.name) else MISSING,
         f"{100 * median(ranges):.1f}" if ranges else MISSING,
         f"{comparison.count_swings(entry)} of {seeds}",
         f"{sum(run.stopped is not None for run in runs)} of {seeds}",

@@ -12,8 +12,8 @@ from fedtaco.report.differences import Difference, confidence_interval, correct_
 
 SIGNIFICANT = 0.05
 """A difference is significant if its corrected p-value is at most this."""
-CONTROL = "fedavg"
-"""The method whose range tells which runs swing."""
+SWING_BASELINE = "fedavg"
+"""The method with whose range that of other methods is compared to tell whether they swing."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ class TaskComparison:
     def accuracies(self) -> dict[str, dict[int, float]]:
         """The primary figure of each run, by name and seed: the mean accuracy of its last ten rounds."""
         return {entry.name: {run.seed: run.late_accuracy for run in entry.evaluation} for entry in self.entries}
+
+    @cached_property
+    def curves(self) -> dict[str, list[list[float]]]:
+        """The accuracies after each round of the runs of each method; without runs that diverged in the first round."""
+        runs = {entry.name: [run.accuracy for run in entry.evaluation if run.accuracy] for entry in self.entries}
+        return {name: own for name, own in runs.items() if own}
 
     @property
     def seeds(self) -> list[int]:
@@ -88,11 +94,20 @@ class TaskComparison:
             if p_values.get(name, 1.0) <= SIGNIFICANT
         }
 
+    @property
+    def rounds(self) -> int:
+        """Number of rounds of a run that does not diverge."""
+        return int(self.task.settings["rounds"])
+
+    def first_rounds(self, runs: Iterable[RunRecord]) -> dict[int, int]:
+        """Return the round in which each run reaches the target, by seed; one more than all rounds if it does not."""
+        return {run.seed: run.rounds_to(self.task.target) or self.rounds + 1 for run in runs}
+
     def rounds_to_target(self, entry: EntryRecord) -> RoundsToTarget:
         """Return how soon a method reaches the target; a run that does not counts as later than one that does."""
-        never = 1 + max(len(run.accuracy) for one in self.entries for run in one.evaluation)
-        own = self._rounds(entry.evaluation, never)
-        others = self._rounds(self._runs_of(self.reference).values(), never)
+        never = self.rounds + 1
+        own = self.first_rounds(entry.evaluation)
+        others = self.first_rounds(self._runs_of(self.reference).values())
         pairs = [(own[seed], others[seed]) for seed in own if seed in others]
         median = median_low(own.values())
         return RoundsToTarget(
@@ -103,9 +118,13 @@ class TaskComparison:
             same=sum(mine == other for mine, other in pairs),
         )
 
+    def is_paired(self, name: str) -> bool:
+        """Return whether a method is another one than the reference, and both were evaluated with a common seed."""
+        return name != self.reference and bool(self._paired(name, self.reference))
+
     def count_swings(self, entry: EntryRecord) -> int:
         """Return the number of runs that swing: by comparison with FedAvg, if it was evaluated with the same seed."""
-        partners = {} if entry.name == CONTROL else self._runs_of(CONTROL)
+        partners = {} if entry.name == SWING_BASELINE else self._runs_of(SWING_BASELINE)
         return sum(run.swings(partners.get(run.seed)) for run in entry.evaluation)
 
     def _paired(self, name: str, other: str | None) -> list[float]:
@@ -114,6 +133,3 @@ class TaskComparison:
 
     def _runs_of(self, name: str) -> Mapping[int, RunRecord]:
         return {run.seed: run for entry in self.entries if entry.name == name for run in entry.evaluation}
-
-    def _rounds(self, runs: Iterable[RunRecord], never: int) -> dict[int, int]:
-        return {run.seed: run.rounds_to(self.task.target) or never for run in runs}

@@ -191,7 +191,7 @@ def run_sweep(
     score: Score = final_validation_accuracy,
 ) -> list[TunedMethod]:
     """Run all trials, each run in its own subfolder of ``out``, and return their results by method."""
-    return rate_trials(trials, run_trials(trials, out, options, callback, own), score)
+    return score_trials(trials, run_trials(trials, out, options, callback, own), score)
 
 
 def run_trials(
@@ -204,7 +204,7 @@ def run_trials(
     return [[next(summaries) for _ in trial.configs] for trial in trials]
 
 
-def rate_trials(trials: Sequence[Trial], summaries: Sequence[list[dict[str, Any]]], score: Score) -> list[TunedMethod]:
+def score_trials(trials: Sequence[Trial], summaries: Sequence[list[dict[str, Any]]], score: Score) -> list[TunedMethod]:
     """Return the results by method, given the summaries of each trial's runs."""
     results: dict[str, list[tuple[Trial, TrialResult]]] = {}
     for trial, done in zip(trials, summaries, strict=True):

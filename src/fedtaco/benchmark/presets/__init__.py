@@ -53,7 +53,7 @@ class TunedMethodPlan:
     """The parameter that is its momentum β, if it takes steps that are 1/(1 - β) times as long."""
 
     @property
-    def settings(self) -> int:
+    def setting_count(self) -> int:
         """Number of different settings to try."""
         return math.prod(len(set(values)) for values in (self.rates, *self.grid.values()))
 
@@ -202,9 +202,9 @@ def _read_task(entry: Mapping[str, Any]) -> Task:
 
 
 def _check_grid(one: TunedMethodPlan, budget: int) -> None:
-    if one.settings != budget:
+    if one.setting_count != budget:
         raise InvalidInput(
-            f"{one.method} has {one.settings} settings to try and budget is {budget}; every method must have that "
+            f"{one.method} has {one.setting_count} settings to try and budget is {budget}; every method must have that "
             "many, for instance by a finer grid of rates."
         )
     if one.momentum is None:
@@ -224,7 +224,7 @@ def _check_task(task: Task, tuning_seeds: Sequence[int], budget: int) -> None:
             raise InvalidInput(f"The task {task.name} sets {name}, which the protocol determines; remove it.")
     if not 1 <= task.finalists <= budget:
         raise InvalidInput(
-            f"The task {task.name} has finalists = {task.finalists}; it must be at least 1 and at most budget, which is "
+            f"The task {task.name} has finalists = {task.finalists}; it must be at least 1 and at most the budget, "
             f"{budget}."
         )
     used_twice = sorted(set(task.seeds) & set(tuning_seeds))
