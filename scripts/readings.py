@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Run the seven methods and other readings of TACO at the paper's setting, on Fashion-MNIST with inputs in [0, 1].
+"""Run the seven methods and other readings of TACO on Fashion-MNIST with inputs in [0, 1], and on adult.
 
-A run takes some fifteen minutes on one core; names after the folder choose some of them. The same command continues
-where it stopped. The figures are kept in readings.json, beside this script, of which the table in docs/results.md is
-made; without a folder, only the table is written.
+A run on Fashion-MNIST takes some twenty minutes on one core; names after the folder choose some of the readings. The
+same command continues where it stopped. The figures are kept in readings.json, beside this script, of which the tables
+in docs/results.md are made; without a folder, only the tables are written.
 """
 
 import argparse
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,26 +18,16 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from pages import DOCS, finished_runs, markdown_table, write_sections
+from pages import DOCS, markdown_table, write_sections
 from torch import Tensor
 
 import fedtaco
-from fedtaco.methods import FoolsGold, Method, ServerState, Taco, Uploads, geometry_of
+from fedtaco.methods import PAPER_METHODS, FoolsGold, Method, ServerState, Taco, Uploads, geometry_of
 from fedtaco.methods.base import NamedTensors
 from fedtaco.methods.constants import Constants
 from fedtaco.records import RunFolder
+from fedtaco.records.swings import WINDOW, alternates
 
-TARGET = 0.7
-PAPER = {
-    "fedavg": (71.4, "85"),
-    "fedprox": (67.1, "100+"),
-    "foolsgold": (73.1, "80"),
-    "scaffold": (68.8, "100+"),
-    "stem": (73.0, "69"),
-    "fedacg": (70.9, "92"),
-    "taco": (73.3, "59"),
-}
-"""The paper's final accuracy in percent, and its rounds to 70 %."""
 RESULTS = Path(__file__).with_suffix(".json")
 
 
@@ -116,7 +107,7 @@ class Reading:
 
 
 READINGS = {
-    **{name: Reading(name, name) for name in PAPER},
+    **{method.name: Reading(method.name, method.name) for method in PAPER_METHODS},
     "taco-accumulated": Reading("taco, α from accumulated updates", TacoAccumulated()),
     "taco-uncorrected": Reading("taco, α from uploads without their correction", TacoUncorrected()),
     "taco-samples": Reading("taco, weighting by samples", "taco", {"weighting": "samples"}),
@@ -124,6 +115,39 @@ READINGS = {
     "taco-gamma2": Reading("taco, γ = 2/K", Taco(gamma=0.02)),
     "foolsgold-accumulated": Reading("foolsgold, cosines of accumulated updates", FoolsGoldAccumulated()),
     "taco-steady": Reading("taco-steady", "taco-steady"),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Settings at which all readings are run."""
+
+    settings: Mapping[str, Any]
+    target: float
+    seeds: int
+    paper: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The paper's rounds to the target and its final accuracy in percent, by method."""
+
+    def folder(self, root: Path, name: str, seed: int) -> Path:
+        return root / re.sub(r"\W+", "-", self.settings["dataset"]) / f"{name}-seed{seed}"
+
+
+TASKS = {
+    "fmnist": Task(
+        settings={"dataset": "fmnist:unit"},
+        target=0.7,
+        seeds=1,
+        paper={
+            "fedavg": ("85", "71.4"),
+            "fedprox": ("100+", "67.1"),
+            "foolsgold": ("80", "73.1"),
+            "scaffold": ("100+", "68.8"),
+            "stem": ("69", "73.0"),
+            "fedacg": ("92", "70.9"),
+            "taco": ("59", "73.3"),
+        },
+    ),
+    "adult": Task({"dataset": "adult", "partition": "dirichlet:0.1"}, target=0.78, seeds=5),
 }
 
 
@@ -136,31 +160,38 @@ def main() -> None:
         os.nice(10)
         torch.set_num_threads(1)
         for name in arguments.names or READINGS:
-            run(name, arguments.folder / name)
+            for task in TASKS.values():
+                run_all_seeds(name, task, arguments.folder)
         write_results(arguments.folder)
     runs = json.loads(RESULTS.read_text(encoding="utf-8"))
-    write_sections(DOCS / "results.md", {"readings": table(runs)})
+    write_sections(DOCS / "results.md", {f"readings-{name}": table(runs[name], TASKS[name]) for name in TASKS})
 
 
-def run(name: str, folder: Path) -> None:
-    """Run one reading at the paper's setting, with seed 0; a run that has ended is not repeated."""
-    print(name, flush=True)
+def run_all_seeds(name: str, task: Task, folder: Path) -> None:
+    """Run one reading on a task; runs that have ended are not repeated."""
     reading = READINGS[name]
-    try:
-        fedtaco.run(reading.method, dataset="fmnist:unit", engine="serial", out=folder, resume=True, **reading.settings)
-    except fedtaco.RunStopped as stop:
-        print(stop, flush=True)
+    for seed in range(task.seeds):
+        out = task.folder(folder, name, seed)
+        print(out, flush=True)
+        settings = {**task.settings, **reading.settings, "seed": seed}
+        try:
+            fedtaco.run(reading.method, engine="serial", out=out, resume=True, **settings)
+        except fedtaco.RunStopped as stop:
+            print(stop, flush=True)
 
 
 def write_results(folder: Path) -> None:
-    """Keep the accuracies of all finished runs."""
-    found = {name: finished_runs(folder / name) for name in READINGS}
-    runs = {name: figures(own[0]) for name, own in found.items() if own}
+    """Keep the accuracies of the readings of which all seeds have finished."""
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for title, task in TASKS.items():
+        found = {name: [RunFolder(task.folder(folder, name, seed)) for seed in range(task.seeds)] for name in READINGS}
+        finished = {name: own for name, own in found.items() if all(one.exists() and one.summary() for one in own)}
+        runs[title] = {name: [figures(one) for one in own] for name, own in finished.items()}
     RESULTS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
 
 
 def figures(run_folder: RunFolder) -> dict[str, Any]:
-    """Return what the table needs of a run."""
+    """Return what the tables need of a run."""
     summary = run_folder.summary() or {}
     records = run_folder.rounds()
     return {
@@ -169,24 +200,33 @@ def figures(run_folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return accuracies and rounds to 70 %, beside the paper's."""
-    headers = ["reading", "rounds to 70%", "paper", "final accuracy, %", "paper", "last ten rounds, mean (range)"]
-    return markdown_table(headers, (row(name, **runs[name]) for name in READINGS if name in runs))
+def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], task: Task) -> str:
+    """Return accuracies and rounds to the target, beside the paper's where it has them."""
+    target = f"rounds to {100 * task.target:g}%"
+    headers = ["reading", target, "final accuracy, %", "last ten rounds, mean (range)", "seeds that swing"]
+    headers += ["the paper's rounds", "the paper's accuracy, %"] if task.paper else []
+    return markdown_table(headers, (row(name, runs[name], task) for name in READINGS if name in runs))
 
 
-def row(name: str, accuracy: Sequence[float], expelled: int) -> list[str]:
-    final, rounds = PAPER.get(name, (None, "–"))
-    reached = next((str(number) for number, value in enumerate(accuracy, 1) if value >= TARGET), "100+")
-    last = [100 * value for value in accuracy[-10:]]
-    return [
-        READINGS[name].text + (f" ({expelled} clients expelled)" if expelled else ""),
-        reached,
-        rounds,
-        f"{last[-1]:.1f}",
-        "–" if final is None else f"{final:.1f}",
-        f"{fmean(last):.1f} ({min(last):.1f}–{max(last):.1f})",
+def row(name: str, runs: Sequence[Mapping[str, Any]], task: Task) -> list[str]:
+    curves = [run["accuracy"] for run in runs]
+    expelled = fmean(run["expelled"] for run in runs)
+    last = [100 * accuracy for curve in curves for accuracy in curve[-WINDOW:]]
+    cells = [
+        READINGS[name].text + (f" ({expelled:g} clients expelled)" if expelled else ""),
+        rounds_to_target(curves, task.target),
+        f"{100 * fmean(curve[-1] for curve in curves):.1f}",
+        f"{fmean(last):.1f} ({min(last):.1f} to {max(last):.1f})",
+        f"{sum(map(alternates, curves))} of {len(curves)}",
     ]
+    return cells + list(task.paper.get(name, ("–", "–"))) if task.paper else cells
+
+
+def rounds_to_target(curves: Sequence[Sequence[float]], target: float) -> str:
+    """Return the mean number of rounds, or "100+" if a curve of 100 rounds does not reach the target."""
+    reached = [next((number for number, one in enumerate(curve, 1) if one >= target), None) for curve in curves]
+    known = [number for number in reached if number is not None]
+    return f"{fmean(known):g}" if len(known) == len(curves) else f"{len(curves[0])}+"
 
 
 if __name__ == "__main__":
