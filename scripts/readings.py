@@ -109,6 +109,9 @@ class Reading:
 READINGS = {
     **{method.name: Reading(method.name, method.name) for method in PAPER_METHODS},
     "taco-accumulated": Reading("taco, α from accumulated updates", TacoAccumulated()),
+    "taco-accumulated-literal": Reading(
+        "taco, α from accumulated updates, Eq. 8 at its literal scale", TacoAccumulated(delta_scale="literal")
+    ),
     "taco-uncorrected": Reading("taco, α from uploads without their correction", TacoUncorrected()),
     "taco-samples": Reading("taco, weighting by samples", "taco", {"weighting": "samples"}),
     "taco-expulsion": Reading("taco, the paper's detector on", "taco", {"detector": "paper"}),
@@ -134,7 +137,7 @@ class Task:
 
 TASKS = {
     "fmnist": Task(
-        settings={"dataset": "fmnist:unit"},
+        settings={"dataset": "fmnist:unit", "engine": "serial"},
         target=0.7,
         seeds=1,
         paper={
@@ -147,7 +150,7 @@ TASKS = {
             "taco": ("59", "73.3"),
         },
     ),
-    "adult": Task({"dataset": "adult", "partition": "dirichlet:0.1"}, target=0.78, seeds=5),
+    "adult": Task({"dataset": "adult", "partition": "dirichlet:0.1", "engine": "batched"}, target=0.78, seeds=5),
 }
 
 
@@ -175,7 +178,7 @@ def run_all_seeds(name: str, task: Task, folder: Path) -> None:
         print(out, flush=True)
         settings = {**task.settings, **reading.settings, "seed": seed}
         try:
-            fedtaco.run(reading.method, engine="serial", out=out, resume=True, **settings)
+            fedtaco.run(reading.method, workers=1, out=out, resume=True, **settings)
         except fedtaco.RunStopped as stop:
             print(stop, flush=True)
 
@@ -187,7 +190,7 @@ def write_results(folder: Path) -> None:
         found = {name: [RunFolder(task.folder(folder, name, seed)) for seed in range(task.seeds)] for name in READINGS}
         finished = {name: own for name, own in found.items() if all(one.exists() and one.summary() for one in own)}
         runs[title] = {name: [figures(one) for one in own] for name, own in finished.items()}
-    RESULTS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    RESULTS.write_text(json.dumps(runs) + "\n", encoding="utf-8")
 
 
 def figures(run_folder: RunFolder) -> dict[str, Any]:
