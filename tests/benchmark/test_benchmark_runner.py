@@ -120,7 +120,7 @@ def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(fin
 def test_the_best_settings_of_the_first_seed_are_tried_with_the_others_too(tmp_path, monkeypatch):
     scores = {(0.05, 10): 0.9, (0.1, 10): 0.7, (0.2, 10): 0.8, (0.05, 11): 0.1, (0.2, 11): 0.4}
     text = FEDAVG.replace("budget = 2", "budget = 3\nfinalists = 2").replace("rates = [1, 4]", "rates = [1, 2, 4]")
-    preset, stages = read_preset("own", text.replace("[10]", "[10, 11]") + "target = 0.2\n"), []
+    preset, stages = read_preset("own", text.replace("[10]", "[10, 11]") + "target = 0.13\n"), []
 
     def score(summary):
         return scores[RunFolder(summary["folder"]).config()["local_lr"], summary["seed"]]
@@ -133,9 +133,9 @@ def test_the_best_settings_of_the_first_seed_are_tried_with_the_others_too(tmp_p
     for run in fedavg.tuning:
         folder = tmp_path / "out" / "digits-even" / "tuning" / f"fedavg_local_lr={run.settings['local_lr']}"
         rounds = RunFolder(folder / f"seed{run.seed}").rounds()
-        reached = [one.round for one in rounds if one.validation_accuracy >= 0.2]
+        reached = [one.round for one in rounds if one.validation_accuracy >= 0.13]
         assert run.rounds_to_target == min(reached, default=None)
-    assert {run.rounds_to_target for run in fedavg.tuning} == {2, None}
+    assert {run.rounds_to_target for run in fedavg.tuning} == {1, 2, None}
     assert fedavg.settings == {"local_lr": 0.2}  # 0.6 on average, against 0.5; 0.1 was left out
     assert stages[:2] == [("Tuning on digits even", 3), ("Tuning further on digits even", 2)]
     assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
