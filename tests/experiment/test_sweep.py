@@ -6,7 +6,7 @@ import pytest
 
 from fedtaco import InvalidInput
 from fedtaco.experiment import Callback, RunOptions
-from fedtaco.experiment.sweep import plan_sweep, run_sweep
+from fedtaco.experiment.sweep import plan_sweep, run_sweep, run_trials, score_trials
 from fedtaco.records import RunFolder
 
 SETTINGS = {
@@ -136,6 +136,8 @@ def test_another_score_may_decide(tmp_path):
     def prefer_small_rates(summary):
         return 1 - RunFolder(summary["folder"]).config()["local_lr"]
 
-    (tuned,) = run_sweep(trials, tmp_path / "sweep", RunOptions(), Callback(), score=prefer_small_rates)
+    (tuned,) = score_trials(
+        trials, run_trials(trials, tmp_path / "sweep", RunOptions(), Callback()), prefer_small_rates
+    )
     assert [trial.validation_accuracy for trial in tuned.trials] == pytest.approx([0.9999, 0.7])
     assert [trial.point for trial in tuned.best] == [{"local_lr": 0.0001}]

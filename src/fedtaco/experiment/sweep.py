@@ -70,7 +70,7 @@ class TrialResult:
 
     point: Point
     validation_accuracy: float
-    """Accuracy on held-out samples, mean over seeds; after the last round unless :func:`run_sweep` is given another
+    """Accuracy on held-out samples, mean over seeds; after the last round unless :func:`score_trials` is given another
     score. A run that diverged counts as 0."""
     validation_deviation: float | None
     """Standard deviation over seeds; ``None`` with one seed."""
@@ -188,10 +188,9 @@ def run_sweep(
     options: RunOptions,
     callback: Callback,
     own: OwnTask = NOTHING_OWN,
-    score: Score = final_validation_accuracy,
 ) -> list[TunedMethod]:
     """Run all trials, each run in its own subfolder of ``out``, and return their results by method."""
-    return score_trials(trials, run_trials(trials, out, options, callback, own), score)
+    return score_trials(trials, run_trials(trials, out, options, callback, own), final_validation_accuracy)
 
 
 def run_trials(
