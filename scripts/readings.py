@@ -197,9 +197,12 @@ def figures(run_folder: RunFolder) -> dict[str, Any]:
     """Return what the tables need of a run."""
     summary = run_folder.summary() or {}
     records = run_folder.rounds()
+    last_rounds = (row for row in run_folder.client_rows() if row["round"] > len(records) - WINDOW)
+    weights = [row["weight"] or 0.0 for row in last_rounds]
     return {
         "accuracy": [round(record.accuracy, 4) for record in records if record.accuracy is not None],
         "expelled": len(summary.get("expelled") or []),
+        "weights": [round(min(weights), 4), round(max(weights), 4)],
     }
 
 
@@ -207,6 +210,7 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], task: Task) -> str:
     """Return accuracies and rounds to the target, beside the paper's where it has them."""
     target = f"rounds to {100 * task.target:g}%"
     headers = ["reading", target, "final accuracy, %", "last ten rounds, mean (range)", "seeds that swing"]
+    headers += ["clients' weights"]
     headers += ["the paper's rounds", "the paper's accuracy, %"] if task.paper else []
     return markdown_table(headers, (row(name, runs[name], task) for name in READINGS if name in runs))
 
@@ -221,6 +225,7 @@ def row(name: str, runs: Sequence[Mapping[str, Any]], task: Task) -> list[str]:
         f"{100 * fmean(curve[-1] for curve in curves):.1f}",
         f"{fmean(last):.1f} ({min(last):.1f} to {max(last):.1f})",
         f"{sum(map(alternates, curves))} of {len(curves)}",
+        f"{min(run['weights'][0] for run in runs):.2f} to {max(run['weights'][1] for run in runs):.2f}",
     ]
     return cells + list(task.paper.get(name, ("–", "–"))) if task.paper else cells
 
