@@ -12,6 +12,7 @@ from pages import DOCS, markdown_table, write_sections
 from fedtaco.benchmark.page import findings, write_page
 from fedtaco.benchmark.record import BenchmarkRecord, read_record
 from fedtaco.benchmark.task_comparison import TaskComparison
+from fedtaco.benchmark.tried_settings import earliest_settings, tried_with_all_seeds
 from fedtaco.methods import PAPER_METHODS
 from fedtaco.report.differences import confidence_interval
 from fedtaco.report.table_formats import format_table
@@ -33,7 +34,8 @@ def main() -> None:
 def steady_table(record: BenchmarkRecord) -> str:
     """Return how taco-steady compares with the best of the paper's methods on each task."""
     headers = ["task", "taco-steady, %", "best of the paper's methods", "difference", "fastest of them"]
-    headers += ["difference in rounds", "seeds that swing", "difference to taco", f"difference to {TWIN}"]
+    headers += ["difference in rounds", "fewest rounds within a point", "by the paper's methods", "seeds that swing"]
+    headers += ["difference to taco", f"difference to {TWIN}"]
     return markdown_table(headers, [steady_row(TaskComparison(task, record.reference)) for task in record.tasks])
 
 
@@ -43,6 +45,10 @@ def steady_row(comparison: TaskComparison) -> list[object]:
     best = next(name for name in comparison.ranking if name in paper)
     rounds = {name: comparison.first_rounds(entries[name].evaluation) for name in [*paper, STEADY]}
     fastest = min(paper, key=lambda name: fmean(rounds[name].values()))
+    tried = {name: tried_with_all_seeds(entries[name].tuning, comparison.rounds) for name in rounds}
+    earliest = earliest_settings(tried)
+    fewest = {name: f"{one.rounds:.1f}" for name, one in earliest.items()}
+    first = min((name for name in earliest if name in paper), key=lambda name: earliest[name].rounds, default=None)
     later = confidence_interval([rounds[STEADY][seed] - rounds[fastest][seed] for seed in comparison.seeds])
     return [
         comparison.task.name,
@@ -51,6 +57,8 @@ def steady_row(comparison: TaskComparison) -> list[object]:
         comparison.difference(STEADY, best),
         fastest,
         f"{later.mean:+.1f} [{later.low:+.1f}, {later.high:+.1f}]".replace("-", "−"),
+        fewest.get(STEADY, "–"),
+        f"{fewest[first]} ({first})" if first else "–",
         f"{comparison.count_swings(entries[STEADY])} of {len(comparison.seeds)}",
         comparison.difference(STEADY, "taco"),
         comparison.difference(STEADY, TWIN) or "–",

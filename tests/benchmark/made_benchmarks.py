@@ -10,8 +10,8 @@ def make_run(accuracy, seed=0, stopped=None, output=None):
     return RunRecord(seed, list(accuracy), output, 0.5, stopped)
 
 
-def make_tuning_run(score=0.5, rate=0.1, stopped=None):
-    return TuningRunRecord(100, {"local_lr": rate}, score, None, stopped)
+def make_tuning_run(score=0.5, rate=0.1, stopped=None, seed=100, rounds=None):
+    return TuningRunRecord(seed, {"local_lr": rate}, score, rounds, stopped)
 
 
 def make_entry(name, curves, stopped=(), **changes):

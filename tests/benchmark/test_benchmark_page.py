@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from made_benchmarks import make_benchmark, make_entry, make_run, make_task
+from made_benchmarks import make_benchmark, make_entry, make_run, make_task, make_tuning_run
 
 from fedtaco import InvalidInput
 from fedtaco.benchmark.page import findings, write_page
@@ -20,7 +20,8 @@ def record():
     wild = [[0.7, 0.79], [0.7, 0.8], [0.1]]
     tailored = make_entry("taco-correction", high, notes=["local_lr = 0.1 is the largest value tried."])
     entries = [make_entry("fedavg", low), tailored, make_entry("taco-uniform", high), make_entry("taco", wild, [2])]
-    secondary = make_task([make_entry("fedavg", low), make_entry("stem", [], settings={})], "mnist", primary=False)
+    diverged = make_entry("stem", [], settings={}, tuning=[make_tuning_run(None, stopped="It diverged.")])
+    secondary = make_task([make_entry("fedavg", low), diverged], "mnist", primary=False)
     return make_benchmark(secondary, make_task(entries), twins=[("taco-correction", "taco-uniform")])
 
 
@@ -86,9 +87,10 @@ def test_tables_of_a_task(record, tmp_path):
     assert course[-1] == "1 of 3"
     assert cells(lines, "adult", "fedavg", table=1)[1:3] == ["3+", "0 of 3"]
     assert cells(lines, "adult", "taco-correction", table=2)[1:] == ["taco-uniform", r"+0.0 \[+0.0, +0.0\]"]
-    assert cells(lines, "adult: tuning", "taco-uniform")[1:] == [r"local\_lr=0.1", "50.0", "1", "0"]
+    tuning = cells(lines, "adult: tuning", "taco-uniform")
+    assert tuning[1:] == [r"local\_lr=0.1", "50.0", "4.0", r"4.0 (local\_lr=0.1)", "1", "0"]
     assert r"- local\_lr = 0.1 is the largest value tried." in lines
-    assert cells(lines, "mnist: tuning", "stem")[1:3] == ["–", "–"]
+    assert cells(lines, "mnist: tuning", "stem")[1:] == ["–", "–", "–", "–", "1", "1"]
     assert cells(lines, "Cost for a client", "taco")[1:] == ["1", "0", "1", "0", "2", "1"]
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median, stdev
 
-from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, EntryRecord
+from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, EntryRecord, TaskRecord, Values
 from fedtaco.benchmark.task_comparison import TaskComparison
+from fedtaco.benchmark.tried_settings import TriedSettings, earliest_settings, tried_with_all_seeds
 from fedtaco.printable import printable
 from fedtaco.records.formatting import format_mean, format_target, pluralize
 from fedtaco.report.table_formats import FormattedTable
@@ -98,24 +99,32 @@ def twins_table(comparison: TaskComparison, twins: Sequence[Sequence[str]]) -> F
     return _table(["tailored", "mean coefficient", "difference"], rows)
 
 
-def tuning_table(entries: Sequence[EntryRecord]) -> FormattedTable:
-    """Return the chosen settings of each method and control."""
-    return _table(
-        ["method", "settings", "held-out accuracy, %", "settings tried", "diverged"], map(_tuning_row, entries)
-    )
+def tuning_table(task: TaskRecord) -> FormattedTable:
+    """Return the chosen settings of each method and control, and those with which it would have been earliest."""
+    rounds = f"rounds to {format_target(task.target)}"
+    header = ["method", "settings", "held-out accuracy, %", rounds, f"fewest {rounds} within a point"]
+    tried = {entry.name: tried_with_all_seeds(entry.tuning, int(task.settings["rounds"])) for entry in task.entries}
+    earliest = earliest_settings(tried)
+    rows = [_tuning_row(entry, tried[entry.name], earliest.get(entry.name)) for entry in task.entries]
+    return _table([*header, "settings tried", "diverged"], rows)
 
 
-def _tuning_row(entry: EntryRecord) -> list[str]:
-    chosen = [run.validation_score for run in entry.tuning if run.settings == entry.settings]
-    tried = {tuple(sorted(run.settings.items())) for run in entry.tuning}
-    settings = ", ".join(f"{name.removeprefix(f'{entry.method}.')}={value}" for name, value in entry.settings.items())
+def _tuning_row(entry: EntryRecord, tried: Sequence[TriedSettings], earliest: TriedSettings | None) -> list[str]:
+    count = len({tuple(sorted(run.settings.items())) for run in entry.tuning})
     return [
         entry.name,
-        settings or MISSING,
-        _percent([score or 0.0 for score in chosen]),
-        str(len(tried)) if tried else "not tuned",
-        str(sum(run.stopped is not None for run in entry.tuning)) if tried else MISSING,
+        _format_settings(entry, entry.settings),
+        _percent([run.validation_score or 0.0 for run in entry.tuning if run.settings == entry.settings]),
+        next((f"{one.rounds:.1f}" for one in tried if one.settings == entry.settings), MISSING),
+        f"{earliest.rounds:.1f} ({_format_settings(entry, earliest.settings)})" if earliest else MISSING,
+        str(count) if count else "not tuned",
+        str(sum(run.stopped is not None for run in entry.tuning)) if count else MISSING,
     ]
+
+
+def _format_settings(entry: EntryRecord, settings: Values) -> str:
+    parts = [f"{name.removeprefix(f'{entry.method}.')}={value}" for name, value in settings.items()]
+    return ", ".join(parts) or MISSING
 
 
 def cost_table(record: BenchmarkRecord) -> FormattedTable:
