@@ -47,6 +47,11 @@ def test_the_earliest_settings_are_within_a_point_of_the_best_accuracy_of_all_me
     assert earliest_settings({"taco": []}) == {}
 
 
+def test_of_equally_early_settings_the_most_accurate_are_chosen():
+    worse, better = TriedSettings({"local_lr": 0.1}, 0.83, 5.0), TriedSettings({"local_lr": 0.2}, 0.835, 5.0)
+    assert earliest_settings({"taco": [worse, better]}) == {"taco": better}
+
+
 def test_the_page_shows_the_rounds_of_the_chosen_and_of_the_earliest_settings(tmp_path):
     runs = [*try_rate(0.1, [0.84], [2]), *try_rate(0.2, [0.835], [1])]
     write_page(make_benchmark(make_task([make_entry("fedavg", [[0.8]], tuning=runs)])), tmp_path / "page.md")

@@ -61,4 +61,4 @@ def earliest_settings(tried: Mapping[str, Sequence[TriedSettings]]) -> dict[str,
     """
     best = max((one.score for own in tried.values() for one in own), default=0.0)
     near = {name: [one for one in own if one.score >= best - TOLERANCE] for name, own in tried.items()}
-    return {name: min(own, key=lambda one: one.rounds) for name, own in near.items() if own}
+    return {name: min(own, key=lambda one: (one.rounds, -one.score)) for name, own in near.items() if own}
