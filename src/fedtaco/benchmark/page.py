@@ -172,7 +172,8 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
     body = []
     for section in sections:
         body.append(f"<section><h2>{escape(section.title)}</h2>")
-        body += [f"<p>{escape(printable(sentence, MAX_SENTENCE))}</p>" for sentence in section.sentences]
+        items = "".join(f"<li>{escape(printable(sentence, MAX_SENTENCE))}</li>" for sentence in section.sentences)
+        body += [f"<ul>{items}</ul>"] if items else []
         body += [_draw(section.drawn)] if section.drawn and section.drawn.curves else []
         body += [
             f'<div class="scroll" tabindex="0">{html_table(table.header, table.rows)}</div>' for table in section.tables
