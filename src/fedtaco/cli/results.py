@@ -14,7 +14,7 @@ from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import format_table
 
 BETTER_METHODS = {"taco": "taco-steady", "taco-aggregation": "taco-steady", "foolsgold": "taco-steady"}
-"""Methods that end lower than another one on each task of the benchmark that has been run (docs/choosing.md)."""
+"""Methods that end lower than another one on each non-IID task of the benchmark that was run (docs/choosing.md)."""
 
 
 def print_results(comparison: Comparison, options: CliOptions) -> None:
@@ -34,8 +34,8 @@ def point_to_better_method(method: str) -> None:
     better = BETTER_METHODS.get(method)
     if better is not None:
         print_line(
-            f"In our benchmark {better} ends higher than {method}, and does not swing: try --method {better} "
-            "(docs/choosing.md).",
+            f"In our benchmark {better} ends higher than {method} on non-IID data, and does not swing: try "
+            f"--method {better} (docs/choosing.md).",
             stderr,
         )
 
