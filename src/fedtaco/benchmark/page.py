@@ -46,9 +46,9 @@ LEGEND = (
     "later than any that does.",
     "A run swings if the range of its last rounds is more than three times that of FedAvg with the same seed; FedAvg "
     "itself, if the range exceeds three percentage points and four changes alternate in sign.",
-    "In the tables of tuning, rounds are means over the tuning seeds, on held-out samples. The fewest are those of the "
-    "method's earliest settings among those that were tried with all these seeds and whose held-out accuracy is at "
-    "most a percentage point below the best of all methods; nothing was evaluated with them.",
+    "In the tables of tuning, rounds are means over the tuning seeds, on held-out samples. The fewest within a point "
+    "are those of the settings that reach the target first, if only settings count that were tried with all these "
+    "seeds and are at most a percentage point below the best held-out accuracy of any method. They were not evaluated.",
     "Worst tenth: the mean accuracy, after the last round, of the tenth of the clients with the lowest accuracy. The "
     "accuracy of a client is the test accuracy of each class, weighted by its own label distribution.",
     "Own output: the model that the method returns; for most methods it is the global model w.",
