@@ -45,10 +45,10 @@ def steady_row(comparison: TaskComparison) -> list[object]:
     best = next(name for name in comparison.ranking if name in paper)
     rounds = {name: comparison.first_rounds(entries[name].evaluation) for name in [*paper, STEADY]}
     fastest = min(paper, key=lambda name: fmean(rounds[name].values()))
-    tried = {name: tried_with_all_seeds(entries[name].tuning, comparison.rounds) for name in rounds}
+    tried = {name: tried_with_all_seeds(entry.tuning, comparison.rounds) for name, entry in entries.items()}
     earliest = earliest_settings(tried)
     fewest = {name: f"{one.rounds:.1f}" for name, one in earliest.items()}
-    first = min((name for name in earliest if name in paper), key=lambda name: earliest[name].rounds, default=None)
+    first = min((name for name in paper if name in earliest), key=lambda name: earliest[name].rounds, default=None)
     later = confidence_interval([rounds[STEADY][seed] - rounds[fastest][seed] for seed in comparison.seeds])
     return [
         comparison.task.name,
@@ -56,11 +56,11 @@ def steady_row(comparison: TaskComparison) -> list[object]:
         best,
         comparison.difference(STEADY, best),
         fastest,
-        f"{later.mean:+.1f} [{later.low:+.1f}, {later.high:+.1f}]".replace("-", "−"),
+        f"{later.mean:+z.1f} [{later.low:+.1f}, {later.high:+.1f}]".replace("-", "−"),
         fewest.get(STEADY, "–"),
         f"{fewest[first]} ({first})" if first else "–",
         f"{comparison.count_swings(entries[STEADY])} of {len(comparison.seeds)}",
-        comparison.difference(STEADY, "taco"),
+        comparison.difference(STEADY, "taco") or "–",
         comparison.difference(STEADY, TWIN) or "–",
     ]
 

@@ -31,6 +31,12 @@ def record():
         ([100], 12, "Settings were tried with the seed 100."),
         ([100, 101], 12, "Settings were tried with the seeds 100, 101; their mean decided."),
         (
+            [100, 101],
+            2,
+            "Settings were tried with the seed 100, and the best 2 of each method with the seed 101 too; among these, "
+            "the mean over all seeds decided.",
+        ),
+        (
             [100, 101, 102],
             3,
             "Settings were tried with the seed 100, and the best 3 of each method with the seeds 101, 102 too; among "

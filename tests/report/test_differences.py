@@ -37,8 +37,15 @@ def test_differences_are_to_the_reference_seed_by_seed():
     assert (difference.low, difference.high) == pytest.approx((0.15 - reach, 0.15 + reach), rel=1e-5)
 
 
-def test_a_difference_that_rounds_to_zero_has_no_minus():
+def test_a_mean_that_rounds_to_zero_has_no_minus():
     assert str(Difference(-0.0001, -0.01, 0.0098)) == "+0.0 [−1.0, +1.0]"
+
+
+def test_a_bound_that_rounds_to_zero_keeps_its_sign():
+    below = Difference(-0.005, -0.0098, -0.0002)
+    assert str(below) == "−0.5 [−1.0, −0.0]"
+    assert str(-below) == "+0.5 [+0.0, +1.0]"
+    assert str(-Difference(0.0, 0.0, 0.0)) == "+0.0 [+0.0, +0.0]"
 
 
 def test_a_seed_that_diverged_in_either_method_does_not_count():

@@ -37,8 +37,8 @@ MAX_SENTENCE = 2000
 """Maximum number of characters in a sentence."""
 LEGEND = (
     f"Accuracy is the mean over the last {LAST_ROUNDS} rounds of a run on the test set, then the mean ± standard "
-    "deviation over seeds; a run that diverged counts as 0. Runs with the same seed have the same partition, initial "
-    "weights and batches.",
+    "deviation over seeds; a run that diverged counts as 0, and the other columns of accuracy leave it out. Runs with "
+    "the same seed have the same partition, initial weights and batches.",
     "Differences are in percentage points, paired by seed, with Student's 95 % confidence interval; p is that of the "
     "paired t-test, corrected by Holm's method for all differences to the reference on the task, and a difference is "
     "called significant if that is at most 0.05. The best other method is chosen by the same runs, which favours it.",
@@ -47,8 +47,9 @@ LEGEND = (
     "A run swings if the range of its last rounds is more than three times that of FedAvg with the same seed; FedAvg "
     "itself, if the range exceeds three percentage points and four changes alternate in sign.",
     "In the tables of tuning, rounds are means over the tuning seeds, on held-out samples. The fewest within a point "
-    "are those of the settings that reach the target first, if only settings count that were tried with all these "
-    "seeds and are at most a percentage point below the best held-out accuracy of any method. They were not evaluated.",
+    "show how early a method could be: among its settings whose held-out accuracy is at most a percentage point below "
+    "the best of any method, they are the rounds of the earliest. Only settings that were tried with all tuning seeds "
+    "count. These settings were not evaluated.",
     "Worst tenth: the mean accuracy, after the last round, of the tenth of the clients with the lowest accuracy. The "
     "accuracy of a client is the test accuracy of each class, weighted by its own label distribution.",
     "Own output: the model that the method returns; for most methods it is the global model w.",
@@ -143,8 +144,9 @@ def _describe_tuning(record: BenchmarkRecord, task: TaskRecord) -> str:
     seeds = ", ".join(map(str, others))
     if task.finalists == record.budget:
         return f"Settings were tried with the seeds {first}, {seeds}; their mean decided."
+    noun = "seed" if len(others) == 1 else "seeds"
     return (
-        f"Settings were tried with the seed {first}, and the best {task.finalists} of each method with the seeds "
+        f"Settings were tried with the seed {first}, and the best {task.finalists} of each method with the {noun} "
         f"{seeds} too; among these, the mean over all seeds decided."
     )
 

@@ -13,14 +13,22 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference with its confidence interval, as fractions; ``str`` formats them in percentage points."""
+    """A mean difference with its confidence interval, as fractions.
+
+    ``str`` formats them in percentage points. Bounds keep their sign, which tells whether the interval includes 0.
+
+    Examples
+    --------
+    >>> print(Difference(-0.005, -0.0098, -0.0002))
+    −0.5 [−1.0, −0.0]
+    """
 
     mean: float
     low: float
     high: float
 
     def __neg__(self) -> Difference:
-        return Difference(-self.mean, -self.high, -self.low)
+        return Difference(0 - self.mean, 0 - self.high, 0 - self.low)
 
     @property
     def includes_zero(self) -> bool:
@@ -28,7 +36,7 @@ class Difference:
         return self.low <= 0 <= self.high
 
     def __str__(self) -> str:
-        text = f"{100 * self.mean:+z.1f} [{100 * self.low:+z.1f}, {100 * self.high:+z.1f}]"
+        text = f"{100 * self.mean:+z.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
         return text.replace("-", "−")
 
 
