@@ -165,8 +165,8 @@ def test_a_round_in_which_everything_is_dropped_is_skipped():
 @pytest.mark.parametrize("detector", ["norm", "guard"])
 def test_a_client_that_scales_its_upload_is_dropped_whatever_the_factor(detector):
     settings = {**SETTINGS, "rounds": 12, "freeloaders": 1}
-    runs = [fedtaco.run("fedavg", detector=detector, behaviour=f"scaled:{factor}", **settings) for factor in (100, 1e3)]
-    undefended = fedtaco.run("fedavg", behaviour="scaled:100", **settings).history
+    runs = [fedtaco.run("fedavg", detector=detector, behaviour=f"boost:{factor}", **settings) for factor in (100, 1e3)]
+    undefended = fedtaco.run("fedavg", behaviour="boost:100", **settings).history
     for history in (runs[0].history, runs[1].history):
         assert history.column("accuracy") == runs[0].history.column("accuracy")
         assert all(len(record.dropped) == 1 for record in history)

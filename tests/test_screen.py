@@ -227,9 +227,16 @@ def test_a_verdict_without_strikes_still_drops():
     before = {"strikes": torch.tensor([0, 1]), "seen": torch.tensor([1, 1]), "expelled": torch.tensor([False, False])}
     after = {"strikes": torch.tensor([1, 2]), "seen": torch.tensor([2, 2]), "expelled": torch.tensor([False, True])}
     decisions = [Decision(0, "dropped", "zero", 0, 0, "zero"), Decision(1, "expelled", "zero", 0, 0, "zero")]
-    verdict = without_strikes(Verdict(after, torch.tensor([True, True]), decisions, []), before)
+    verdict = without_strikes(Verdict(after, torch.tensor([True, True]), decisions, []), before, used=[])
     assert verdict.memory["strikes"].tolist() == [0, 1]
     assert verdict.memory["seen"].tolist() == [2, 2]
     assert not verdict.memory["expelled"].any()
-    assert [decision.action for decision in verdict.decisions] == ["dropped", "spared"]
+    assert [decision.action for decision in verdict.decisions] == ["dropped", "dropped"]
     assert verdict.dropped.all()
+
+
+def test_a_client_that_is_not_expelled_is_spared_if_its_upload_is_used():
+    memory = {"strikes": torch.tensor([1]), "seen": torch.tensor([1]), "expelled": torch.tensor([False])}
+    decisions = [Decision(0, "expelled", "alpha", 0.7, 0.6, "alpha")]
+    verdict = without_strikes(Verdict(memory, torch.tensor([False]), decisions, []), memory, used=[0])
+    assert [decision.action for decision in verdict.decisions] == ["spared"]

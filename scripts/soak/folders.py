@@ -14,7 +14,7 @@ def trial(number: int) -> str:
     specimens = shared_specimens()
     source = (specimens.unfinished, specimens.finished)[number % 2]
     with tempfile.TemporaryDirectory(prefix="fedtaco-soak-") as parent:
-        folder = shutil.copytree(source, Path(parent) / "run")
+        folder = shutil.copytree(source, Path(parent) / source.name)
         description = damage(folder, number, specimens.older)
         outcome = str(judge(folder, specimens))
     return outcome if outcome in ("correct", "refused") else f"FAILED: {description}: {outcome}"

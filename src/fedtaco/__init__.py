@@ -1,7 +1,7 @@
 """Federated learning on non-IID data: TACO and the methods it is compared with.
 
 All public names are here; ``docs/python.md`` describes them. Flower's strategy is in :mod:`fedtaco.flower`, and checks
-of methods and detectors of your own are in :mod:`fedtaco.testing`.
+of methods, detectors and codecs of your own are in :mod:`fedtaco.testing`.
 """
 
 from importlib import import_module

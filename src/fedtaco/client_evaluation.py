@@ -16,7 +16,7 @@ from fedtaco.models import split_memory
 from fedtaco.records import ClientEvaluation, finite_or_none
 from fedtaco.run_state import RunState
 
-NOT_FINITE = Evaluation(None, None)
+NO_EVALUATION = Evaluation(None, None)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ClientEvaluator:
             before = [
                 self._evaluate(client, state.server.weights, state.buffers, personal[client]) for client in clients
             ]
-            tuned = self._fine_tune(state, personal) if self.fine_tune_steps else (NOT_FINITE for _ in clients)
+            tuned = self._fine_tune(state, personal) if self.fine_tune_steps else (NO_EVALUATION for _ in clients)
             after = list(tuned)
         return [
             ClientEvaluation(
@@ -88,7 +88,7 @@ class ClientEvaluator:
 
     def _evaluate(self, client: int, weights: Tensor, buffers: Tensor, personal: NamedTensors) -> Evaluation:
         if not all(torch.isfinite(tensor).all() for tensor in (weights, buffers, *personal.values())):
-            return NOT_FINITE
+            return NO_EVALUATION
         found = self.evaluator.evaluate(self.samples[client], weights, buffers, memory=personal)
         loss = None if found.loss is None else finite_or_none(found.loss)
         return Evaluation(loss, found.accuracy)

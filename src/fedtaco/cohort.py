@@ -16,12 +16,14 @@ Phase = Literal["survey", "train"]
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that the clients of a cohort sent and received, and as messages carried them, with headers, if any did."""
+    """Bytes that the clients of a cohort sent and received."""
 
     up: int = 0
     down: int = 0
     wire_up: int | None = None
+    """Size of the messages that were sent, with headers; ``None`` in a simulation, which has no messages."""
     wire_down: int | None = None
+    """The same for the messages that were received."""
 
     def __add__(self, other: Traffic) -> Traffic:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)

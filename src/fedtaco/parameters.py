@@ -1,4 +1,4 @@
-"""Parameters of methods, detectors and behaviours: dataclass fields with valid values and a description."""
+"""Parameters of methods, detectors, behaviours and codecs: dataclass fields with valid values and a description."""
 
 from __future__ import annotations
 
@@ -111,10 +111,10 @@ def domains(owner: type | object) -> dict[str, Domain]:
 
 @dataclass(frozen=True)
 class Configurable:
-    """Base of methods, detectors and behaviours: a frozen dataclass whose fields are its parameters."""
+    """Base of methods, detectors, behaviours and codecs: a frozen dataclass whose fields are its parameters."""
 
     kind: ClassVar[str]
-    """What the class is, for messages: ``method``, ``detector`` or ``behaviour``."""
+    """What the class is, for messages: ``method``, ``detector``, ``behaviour`` or ``codec``."""
     name: ClassVar[str]
     """The name on the command line, and the namespace of the parameters."""
     summary: ClassVar[str]

@@ -103,9 +103,11 @@ def map_forked(function: Callable[[int], Result], count: int, workers: int) -> l
     may_fork = can_fork() and not multiprocessing.current_process().daemon
     workers = max(1, min(workers, count)) if may_fork else 1
     shares = [range(first, count, workers) for first in range(workers)]
-    children = [_fork_share(function, share) for share in shares[1:]]
+    children: list[tuple[BaseProcess, Connection]] = []
     results: dict[int, Result] = {}
     try:
+        for share in shares[1:]:
+            children.append(_fork_share(function, share))
         results |= {number: function(number) for number in shares[0]}
         for (_, link), share in zip(children, shares[1:], strict=True):
             results |= _receive(link) or {number: function(number) for number in share}

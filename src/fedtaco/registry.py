@@ -106,6 +106,13 @@ class Registry(dict[str, type[Base]], Generic[Base]):
             raise unknown(self.base.kind, spec, self)
         return self[spec]
 
+    def split_options(self, spec: str) -> tuple[str, list[str]]:
+        """Return the name in ``name:option:option``, which may be ``package.module:Class``, and the options."""
+        name, *options = spec.split(":")
+        if name in self or not options:
+            return name, options
+        return f"{name}:{options[0]}", options[1:]
+
     def create(self, spec: str, parameters: Mapping[str, ParameterValue]) -> Base:
         """Return an instance with the entries of ``parameters`` whose names, such as ``taco.gamma``, are its own."""
         cls = self.find(spec)

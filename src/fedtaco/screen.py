@@ -160,7 +160,7 @@ def is_broken(baseline: NamedTensors) -> bool:
     return 0 < MAX_LOSS_RATIO * lowest < last
 
 
-def without_strikes(verdict: Verdict, before: NamedTensors) -> Verdict:
+def without_strikes(verdict: Verdict, before: NamedTensors, used: Collection[int]) -> Verdict:
     """Return a verdict that drops the same uploads but gives no strike and expels nobody.
 
     Parameters
@@ -169,10 +169,15 @@ def without_strikes(verdict: Verdict, before: NamedTensors) -> Verdict:
         What the detector decided.
     before
         The detector's memory before the round.
+    used
+        The clients whose uploads are used.
     """
     memory = {**verdict.memory, "strikes": before["strikes"], "expelled": before["expelled"]}
-    spared = [replace(one, action="spared") if one.action == "expelled" else one for one in verdict.decisions]
-    return replace(verdict, memory=memory, decisions=spared)
+    decisions = [
+        replace(one, action="spared" if one.client in used else "dropped") if one.action == "expelled" else one
+        for one in verdict.decisions
+    ]
+    return replace(verdict, memory=memory, decisions=decisions)
 
 
 def median_norm(norms: Tensor) -> float:

@@ -55,7 +55,7 @@ class Server:
         check_compression(self.method, self.codec)
         check_participation(self.method, self.cohort_size / self.constants.clients)
         if self.detector.is_active and not self.method.inspectable:
-            raise InvalidInput(f"No detector can judge the uploads of {self.method.name}; use --detector off.")
+            raise InvalidInput(f"No detector can judge the uploads of {self.method.name}; use none (detector 'off').")
 
     def initial_state(self, weights: Tensor, buffers: Tensor) -> RunState:
         """Return the state before the first round."""
@@ -71,7 +71,7 @@ class Server:
         if state.members == 0:
             raise RunStopped(
                 f"Round {number} of {self.method.name}: the detector has expelled every client. "
-                "Relax the detector's parameters, or use another detector or none (--detector off)."
+                "Relax the detector's parameters, or use another detector or none (detector 'off')."
             )
         remaining = ~state.detector_memory["expelled"]
         active = torch.nonzero(remaining if available is None else remaining & available).flatten()
@@ -131,7 +131,7 @@ class Server:
             results.memories = mirror(results)
         verdict = self.detector.judge(state.detector_memory, self._detector_input(state, instructions, results))
         if screening.is_surge or is_broken(state.baseline):
-            verdict = without_strikes(verdict, state.detector_memory)
+            verdict = without_strikes(verdict, state.detector_memory, results.clients[~verdict.dropped].tolist())
         scores = dict(zip(results.clients.tolist(), verdict.scores, strict=True))
         results.drop({**screening.dropped, **_dropped_by_detector(verdict, results)})
         decisions = [*earlier, *screening.too_long.values(), *verdict.decisions]
@@ -141,10 +141,10 @@ class Server:
     def settle(
         self, before: RunState, instructions: Instructions, outcome: RoundOutcome, measure: Measure
     ) -> tuple[RoundOutcome, dict[str, Any]]:
-        """Evaluate a round; if the model is broken, undo it and aggregate it once more without the longest upload.
+        """Evaluate a round; with a detector, undo a round that broke the model, and aggregate it without one upload.
 
-        In rounds without evaluation, a model that is not finite is noticed all the same. A loss is compared with the
-        last one that was measured.
+        That is the upload whose norm is furthest above the others. In rounds without evaluation, a model that is not
+        finite is noticed all the same. A loss is compared with the last one that was measured.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Server:
     def mirror(
         self, instructions: Instructions, results: CohortResults, row: int, before: NamedTensors
     ) -> NamedTensors:
-        """Return what follows from an upload, in a row of the results, of its client's new memory."""
+        """Return the part of a client's new memory that can be derived from its upload, a row of the results."""
         position, steps = results.cohort.index(int(results.clients[row])), int(results.steps[row])
         local = instructions.context_without_samples(
             position, self.constants.in_round(instructions.round), before, steps
@@ -271,7 +271,7 @@ class Server:
         decision = Decision(int(results.clients[row]), "dropped", "outlier", ratio, limit, reason)
         results.drop({row: reason})
         verdict = Verdict(outcome.state.detector_memory, torch.empty(0), outcome.decisions, [])
-        verdict = without_strikes(verdict, before.detector_memory)
+        verdict = without_strikes(verdict, before.detector_memory, results.clients.tolist())
         start = replace(before, baseline=outcome.state.baseline)
         decisions = [*verdict.decisions, decision]
         with deterministic_torch():

@@ -65,7 +65,7 @@ def test_a_preset_is_read():
         (change("seeds = [0, 1]", "seeds = [0, 0]"), "name each seed once"),
         (change("seeds = [0, 1]", "seeds = []"), "at least one"),
         (change("rates = [1]\n", "rates = [1, 2]\n"), "taco has 4 settings to try and budget is 2"),
-        (change("rates = [1, 3]", "rates = [1, 1]"), "fedavg has 1 settings to try and budget is 2"),
+        (change("rates = [1, 3]", "rates = [1, 1]"), "fedavg has 1 setting to try and budget is 2"),
         (
             change("budget = 2", "budget = 2\nfinalists = 3"),
             "The task even has finalists = 3; it must be at least 1 and at most the budget, 2",
@@ -74,8 +74,10 @@ def test_a_preset_is_read():
         (change('reference = "fedavg"', 'reference = "stem"'), "The reference is stem, which is not among the methods"),
         (change('["taco", "fedavg"]', '["taco", "stem"]'), "twins contains taco, stem"),
         (change("primary = true\n", ""), "No task is primary"),
-        (change('name = "skewed"', 'name = "even"'), "tasks names even more than once"),
-        (change('name = "skewed"', 'name = "a, b"'), "A task is named 'a, b'; name it without commas"),
+        (change('name = "skewed"', 'name = "even"'), "The tasks even, even would use the same folder"),
+        (change('name = "skewed"', 'name = "even/"').replace('"even"', '"even?"'), "even., even/ would use the same"),
+        (change('name = "skewed"', 'name = "a, b"'), "A task is named 'a, b'; a name needs a letter or digit, and no"),
+        (change('name = "skewed"', 'name = ".."'), "A task is named '..'; a name needs a letter or digit"),
         (change('partition = "iid"', "eval_every = 2"), "The task even sets eval_every"),
         (change('partition = "iid"', "local_epochs = 2"), "The task even sets local_epochs"),
         (change('partition = "iid"', 'local_work = "uniform:0.3,1.0"'), "The task even sets local_work"),
@@ -136,8 +138,10 @@ def test_code_is_not_imported_unless_it_is_named():
     with pytest.raises(InvalidInput, match="names code, mine:Clipped, which is only imported if you name it too"):
         refuse_code(own, [])
     refuse_code(own, ["fedavg", "mine:Clipped"])
-    with pytest.raises(InvalidInput, match="The task even has partition 'mine:split', which is code"):
-        refuse_code(read_preset("own", change('partition = "iid"', 'partition = "mine:split"')), [])
+    for name, value in (("partition", "mine:split"), ("compress", "mine:Codec:0.1")):
+        preset = read_preset("own", change('partition = "iid"', f'{name} = "{value}"'))
+        with pytest.raises(InvalidInput, match=f"The task even has {name} '{value}', which is code"):
+            refuse_code(preset, [])
 
 
 @pytest.mark.parametrize("name", preset_names())

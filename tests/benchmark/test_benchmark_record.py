@@ -33,6 +33,10 @@ def test_a_run_swings_if_its_range_is_over_three_times_that_of_fedavg(low, swing
     assert make_run([0.80] * 9 + [low]).swings(fedavg) is swings
 
 
+def test_a_run_of_fewer_than_ten_rounds_does_not_swing():
+    assert not make_run([0.8, 0.1]).swings(make_run([0.8, 0.8]))
+
+
 @pytest.mark.parametrize(
     ("last", "swings"),
     [

@@ -64,6 +64,7 @@ def test_a_benchmark_is_run_resumed_and_redrawn(cli):
         (["benchmark-smoke", "--tasks", "adult"], "There is no task in benchmark-smoke 'adult'"),
         (["benchmark-smoke", "--from", "benchmark.json"], "no other option than --out applies"),
         (["--from", "benchmark.json", "--methods", "taco"], "no other option than --out applies"),
+        (["--from", "benchmark.json", "--workers", "2"], "no other option than --out applies"),
         (
             ["--from", "benchmark.json", "--out", "page.html"],
             "There is no file benchmark.json; name the",

@@ -7,10 +7,15 @@ import re
 
 from run_summaries import run_summary
 
+from fedtaco.cli import main
 from fedtaco.cli.tables import print_comparison
-from fedtaco.methods import METHODS
+from fedtaco.methods import METHODS, PAPER_METHODS
 
 QUICK = ["--rounds", "2", "--local-steps", "2"]
+
+
+def test_the_methods_of_the_paper_are_compared_by_default():
+    assert main.PAPER_METHODS.split(",") == [method.name for method in PAPER_METHODS]
 
 
 def test_widest_table_fits_eighty_columns(cli, monkeypatch):

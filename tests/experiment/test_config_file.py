@@ -11,7 +11,9 @@ from small_training import make_clients
 
 import fedtaco
 from fedtaco import Guard, InvalidInput, Taco, read_config
+from fedtaco.experiment.config_file import NAMES_CODE
 from fedtaco.records import RunFolder
+from fedtaco.runs.settings import ExperimentConfig, declared
 
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 2, "local_steps": 2, "partition": "dirichlet:0.5"}
 TRAP = """
@@ -97,10 +99,17 @@ CODE = {
     "method": "trap:Own",
     "detector": "trap:Own",
     "behaviour": "trap:Own:late",
+    "compress": "trap:Own:0.1",
     "dataset": "trap:load",
     "model": "trap:Net",
     "partition": "trap:split",
 }
+
+
+def test_every_setting_that_may_name_code_is_known():
+    settings = declared(ExperimentConfig).items()
+    assert {name for name, (_, setting) in settings if "package.module:" in setting.domain.help} == set(CODE)
+    assert set(NAMES_CODE) == set(CODE)
 
 
 @pytest.mark.parametrize("name", CODE)

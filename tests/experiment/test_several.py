@@ -10,6 +10,8 @@ import pytest
 from own_task import QUICK, Net
 from run_helpers import Interrupted, assert_same_model, interrupt_after, without_times
 from small_training import make_clients
+from torch import nn
+from torch.nn.functional import mse_loss
 
 import fedtaco
 from fedtaco import FedProx, Guard, InvalidInput, StopTraining, Taco
@@ -214,9 +216,10 @@ def test_invalid_sweeps_are_explained(tmp_path):
     with pytest.raises(InvalidInput, match="There is no setting to tune 'model'"):
         fedtaco.sweep(["fedavg"], {"model": ["mlp:2", "mlp:3"]}, out=tmp_path / "sweep", **OWN)
     clients = [(x, x.sum(1, keepdim=True)) for x, _ in make_clients()]
-    regression = {**OWN, "clients": clients, "test": None, "model": "mlp"}
-    with pytest.raises(InvalidInput, match="needs targets that are class labels"):
-        fedtaco.sweep(["fedavg"], {"local_lr": [0.1]}, out=tmp_path / "sweep", **regression)
+    regression = {**OWN, "clients": clients, "test": None, "model": lambda: nn.Linear(clients[0][0].shape[1], 1)}
+    with pytest.raises(InvalidInput, match="A sweep compares accuracies, but the targets of these data are not class"):
+        fedtaco.sweep(["fedavg"], {"local_lr": [0.1]}, out=tmp_path / "sweep", loss=mse_loss, **regression)
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_runs_in_a_folder_are_loaded_by_method_and_setting(tmp_path):

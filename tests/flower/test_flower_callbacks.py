@@ -25,6 +25,10 @@ class Recording(Callback):
     def on_run_begin(self, run):
         self.events.append(("run begin", run.engine, len(run.history)))
 
+    def on_evaluation_begin(self, run, round_number):
+        assert len(run.history) == round_number - 1
+        self.events.append(("evaluation", round_number))
+
     def on_round_end(self, run, record):
         assert run.history[-1] == record
         self.events.append(("round", record.round))
@@ -47,7 +51,7 @@ def test_callbacks_follow_the_run_on_the_server(tmp_path):
     seen = Recording()
     strategy = small_strategy("taco", callbacks=[seen], checkpoint=tmp_path / "run")
     result = run(strategy, small_nodes(), 3)
-    rounds = [("round", number) for number in (1, 2, 3)]
+    rounds = [(event, number) for number in (1, 2, 3) for event in ("evaluation", "round")]
     engine = "flower, on 5 nodes"
     assert seen.events == [("begin", [3]), ("run begin", engine, 0), *rounds, ("run end", None), ("end",)]
     assert same_weights(result.arrays.to_torch_state_dict(), seen.models[-1].state_dict())

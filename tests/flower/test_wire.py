@@ -17,7 +17,7 @@ import fedtaco.flower
 from fedtaco import InvalidInput
 from fedtaco.client import ClientRunner
 from fedtaco.flower import FedStrategy, train
-from fedtaco.flower.wire import OPTIONAL_SETTINGS, OWN_KEYS, NodeInstructions, wire_key
+from fedtaco.flower.wire import OPTIONAL_SETTINGS, RESERVED_KEYS, NodeInstructions, wire_key
 from fedtaco.local_optimizer import Sgd
 from fedtaco.lr_schedule import StepDecay
 from fedtaco.methods import METHODS, Constants
@@ -120,7 +120,7 @@ def test_instructions_survive_the_config_record(settings):
 
 def test_the_keys_of_the_config_are_those_users_must_not_set():
     plain = {name for name in instructions().to_config() if "." not in name}
-    assert plain == OWN_KEYS | {"server-round"}
+    assert plain == RESERVED_KEYS | {"server-round"}
     single = {field.name for field in fields(NodeInstructions)} - {"settings", "parameters", "scalars"}
     assert len(plain) == len(single | ON_WIRE) == len(single) + len(ON_WIRE)
 

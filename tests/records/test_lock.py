@@ -29,11 +29,11 @@ def run_command(out, *options):
 CONCURRENT_RUNS = f"""
 import sys
 from pathlib import Path
-from fedtaco.experiment import Callback, RunOptions, resolve_config
-from fedtaco.experiment.concurrent import run_all
+from fedtaco.experiment import Callback, RunOptions, concurrent, resolve_config
 
+concurrent.cores = lambda: 2  # also on a machine with one
 runs = [(resolve_config(method="taco", seed=seed, **{ENDLESS}), Path(sys.argv[1]) / str(seed)) for seed in (0, 1)]
-run_all(runs, RunOptions(), Callback())
+concurrent.run_all(runs, RunOptions(), Callback())
 """
 
 

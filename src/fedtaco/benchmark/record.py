@@ -14,7 +14,7 @@ from fedtaco.methods.cost import Cost
 from fedtaco.parameters import Domain
 from fedtaco.records.documents import STRICT_JSON, read_bounded
 from fedtaco.records.schema import read_as
-from fedtaco.records.swings import RATIO, alternates, exceeds
+from fedtaco.records.swings import WINDOW, accuracy_range, alternates, range_swings
 
 FORMAT = 2
 """Version of the file."""
@@ -22,7 +22,7 @@ DIGITS = 4
 """Digits of the accuracies in the file."""
 RUN_DEPTH = 6
 """How deeply a run is nested in the file: tasks, one of them, its entries, one of them, its runs, one of them."""
-LAST_ROUNDS = 10
+LAST_ROUNDS = WINDOW
 """Number of rounds at the end of a run that its figures are of."""
 Accuracy = Annotated[float, Domain("an accuracy", low=0, high=1)]
 Values = dict[str, float | str]
@@ -69,9 +69,11 @@ class RunRecord:
 
     @property
     def late_range(self) -> float | None:
-        """Difference between the highest and the lowest accuracy of the last ten rounds; ``None`` if it diverged."""
-        last = self.last_accuracies
-        return max(last) - min(last) if last else None
+        """Difference between the highest and the lowest accuracy of the last ten rounds.
+
+        It is ``None`` if the run diverged or has fewer rounds.
+        """
+        return accuracy_range(self.last_accuracies)
 
     def rounds_to(self, target: float) -> int | None:
         """Return the first round with an accuracy of at least ``target``; ``None`` if none, or if the run diverged."""
@@ -87,11 +89,7 @@ class RunRecord:
             FedAvg with the same seed; if it is ``None`` or diverged, accuracies must alternate
             (:func:`~fedtaco.records.swings.alternates`).
         """
-        own = self.late_range
-        other = None if partner is None else partner.late_range
-        if own is None:
-            return False
-        return alternates(self.accuracy) if other is None else exceeds(own, RATIO * other)
+        return range_swings(self.late_range, alternates(self.accuracy), partner.late_range if partner else None)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Run a benchmark: tune each method on each task, then evaluate all of them, and the controls, on fresh seeds."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -73,8 +72,7 @@ def run_benchmark(
         plan_tuning(preset, task)  # raises InvalidInput for any task before the first is run
     record = _empty_record(preset)
     for task in preset.tasks:
-        folder = out / re.sub(r"[^\w.:+-]+", "-", task.name)
-        record.tasks.append(_run_task(preset, task, folder, options, callback, on_stage))
+        record.tasks.append(_run_task(preset, task, out / task.folder, options, callback, on_stage))
         with writing_run(out):
             write_record(record, out / RECORD)
     return record

@@ -50,7 +50,7 @@ def benchmark(
     from fedtaco.benchmark.presets import load_preset, preset_names
 
     if from_ is not None:
-        if preset or tasks or methods or dry_run or resume or overwrite:
+        if preset or tasks or methods or dry_run or data_dir or workers or resume or overwrite:
             raise InvalidInput(
                 "--from draws the page of runs that have ended; no other option than --out applies to it."
             )

@@ -15,6 +15,7 @@ from rich.text import Text
 from fedtaco.cli.console import PlainConsole
 from fedtaco.methods import METHODS, Cost, Method
 from fedtaco.parameters import MAX_NUMBER, Configurable, domains
+from fedtaco.records.formatting import pluralize
 from fedtaco.trust import DETECTORS
 
 CATEGORIES = ("baseline", "correction", "momentum", "aggregation", "robustness", "adaptive server")
@@ -83,16 +84,16 @@ def describe_cost(cost: Cost) -> str:
     >>> describe_cost(Cost(gradients=2, gradients_saved=1, vector_ops=4, up=2))
     '2 gradients (1 fewer per round) and 4 further vector operations per step. Per round, 1 vector received, 2 sent.'
     """
-    gradients = f"{_count(cost.gradients, 'gradient')}"
+    gradients = pluralize(cost.gradients, "gradient")
     if cost.gradients_saved:
         gradients += f" ({cost.gradients_saved} fewer per round)"
-    sentences = [f"{gradients} and {_count(cost.vector_ops, 'further vector operation')} per step."]
+    sentences = [f"{gradients} and {pluralize(cost.vector_ops, 'further vector operation')} per step."]
     if cost.full_passes:
-        sentences.append(f"{_count(cost.full_passes, 'gradient')} over all samples per round.")
+        sentences.append(f"{pluralize(cost.full_passes, 'gradient')} over all samples per round.")
     if cost.memory:
-        sentences.append(f"{_count(cost.memory, 'vector')} kept between rounds.")
-    numbers = f" and {_count(cost.scalars_down, 'number')}" if cost.scalars_down else ""
-    sentences.append(f"Per round, {_count(cost.down, 'vector')}{numbers} received, {cost.up:g} sent.")
+        sentences.append(f"{pluralize(cost.memory, 'vector')} kept between rounds.")
+    numbers = f" and {pluralize(cost.scalars_down, 'number')}" if cost.scalars_down else ""
+    sentences.append(f"Per round, {pluralize(cost.down, 'vector')}{numbers} received, {cost.up:g} sent.")
     return " ".join(sentences)
 
 
@@ -143,7 +144,3 @@ def print_method(method: type[Method]) -> None:
 
 def _shown(default: Any) -> str:
     return "–" if default is None else str(default)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -43,9 +43,7 @@ def parse_codec(spec: str, allowed: Sequence[str] | None = None) -> Codec:
     >>> parse_codec("topk:0.01")
     TopK(ratio=0.01)
     """
-    name, *options = spec.split(":")
-    if name not in CODECS and options:
-        name, options = f"{name}:{options[0]}", options[1:]
+    name, options = CODECS.split_options(spec)
     if ":" in name and allowed is not None and name not in allowed:
         raise InvalidInput(f"compress is '{spec}', and the codec '{name}' is not one of fedtaco's and is not allowed.")
     codec = CODECS.find(name)

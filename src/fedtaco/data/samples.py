@@ -48,7 +48,7 @@ class Samples(ABC):
 
     @abstractmethod
     def read(self, rows: Tensor) -> Batch:
-        """Return the inputs and targets of these of all samples."""
+        """Return the inputs and targets of the samples at these rows, counted over all samples, chosen or not."""
 
     @abstractmethod
     def labels(self) -> Tensor | None:
@@ -158,7 +158,7 @@ def _stored_labels(dataset: Any) -> Tensor | None:
     for name in ("targets", "labels"):
         stored: Any = getattr(dataset, name, None)
         if hasattr(stored, "__len__") and len(stored) == len(dataset):
-            with suppress(TypeError, ValueError, RuntimeError):  # what are no numbers are no labels
+            with suppress(TypeError, ValueError, RuntimeError):  # targets that are not numbers
                 labels = torch.as_tensor(stored)
                 return labels if labels.is_floating_point() else labels.long()
     return None

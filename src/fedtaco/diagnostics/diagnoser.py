@@ -1,7 +1,7 @@
 """Diagnose rounds: the quantities of the paper's analysis, and the over-correction index of each client.
 
-The training of each honest client is repeated, one client after another, with the same batches. Besides, there are two
-gradients of the global loss for each of them and four for the round. Nothing that is timed contains any of it.
+The training of each honest client is repeated, one client after another, with the same batches. This and the gradients
+of the global loss, two per client and four per round, are not part of any measured time.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -38,15 +38,15 @@ class GlobalLoss:
     ----------
     runner
         The model, the samples of the clients, and the settings of local training.
-    weights
+    client_weights
         Weight of each client that counts, by client; they sum to 1.
     """
 
-    def __init__(self, runner: ClientRunner, weights: Mapping[int, float]) -> None:
+    def __init__(self, runner: ClientRunner, client_weights: Mapping[int, float]) -> None:
         self.model, self.config = runner.model, runner.config
         self.seed = torch_seed(self.config.seed, "diagnostics")
-        size = max(1, SAMPLES // len(weights))
-        drawn = [(self._draw(client, runner.clients[client], size), weight) for client, weight in weights.items()]
+        size = max(1, SAMPLES // len(client_weights))
+        drawn = [(self._draw(client, runner.clients[client], size), one) for client, one in client_weights.items()]
         self.parts = _join(drawn)
 
     def gradient(self, weights: Tensor, buffers: Tensor) -> Tensor:

@@ -155,9 +155,9 @@ class _PhaseWorkers:
         self.rows, self.run_batch, self.method = len(jobs), pool.run_batch, method
         self.shared = SharedBuffers.allocate(method, instructions, pool.runner, jobs[0].memory, self.rows)
         self.workers: list[tuple[BaseProcess, Connection]] = []
+        self._finalizer = weakref.finalize(self, _stop, self.workers)
         for _ in range(size):
             self._start()
-        self._finalizer = weakref.finalize(self, _stop, self.workers)
 
     def stop(self) -> None:
         self._finalizer()
@@ -189,7 +189,8 @@ class _PhaseWorkers:
         for _, link in list(self.workers):
             assign(link)
         while running:
-            for link in [link for link in running if link in wait(list(running))]:
+            ready = wait(list(running))
+            for link in [link for link in running if link in ready]:
                 batch = running.pop(link)
                 try:
                     answer = link.recv()

@@ -94,6 +94,7 @@ class _ConcurrentRuns:
             for remote in self.running.values():
                 remote.process.join(GRACE_SECONDS)
                 remote.process.kill()
+                remote.process.join()
 
     def _start(self, config: ExperimentConfig, folder: RunFolder) -> None:
         context = multiprocessing.get_context("fork")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedtaco.codecs import CODECS
 from fedtaco.data import BY_CLIENT, is_own_dataset, is_own_partition
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.config import relevant_parameters, with_names
@@ -19,7 +20,8 @@ NOT_SETTINGS = ("schema", "checksum", "fedtaco", "ran_by", "folder", "own")
 NAMES_CODE = {
     "method": lambda spec: ":" in spec,
     "detector": lambda spec: ":" in spec,
-    "behaviour": lambda spec: ":" in spec and spec.partition(":")[0] not in BEHAVIOURS,
+    "behaviour": lambda spec: ":" in BEHAVIOURS.split_options(spec)[0],
+    "compress": lambda spec: ":" in CODECS.split_options(spec)[0],
     "dataset": is_own_dataset,
     "model": is_own_model,
     "partition": is_own_partition,

@@ -37,6 +37,7 @@ Point = dict[str, float | str]
 """One value per setting or parameter of a grid."""
 Score = Callable[[Mapping[str, Any]], float | None]
 """Returns the accuracy on held-out samples by which a finished run is judged, given its summary with its ``folder``."""
+NO_CLASSES = "A sweep compares accuracies, but the targets of these data are not class labels."
 MAX_POINTS = 10_000
 """Maximum number of points in the grid of a method."""
 
@@ -134,7 +135,8 @@ def plan_sweep(
     Raises
     ------
     InvalidInput
-        If ``validation`` is missing, the grid or the budget is not valid, or a setting is not valid.
+        If ``validation`` is missing, the targets are not class labels, or the grid, the budget or a setting is not
+        valid.
     """
     if not settings.get("validation"):
         raise InvalidInput("A sweep selects by accuracy on held-out training data; set validation, such as 0.1.")
@@ -142,6 +144,9 @@ def plan_sweep(
         raise InvalidInput("The grid is empty; name something to vary, such as local_lr, and the values to try.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
+    targets = None if own.dataset is None else own.dataset.train.labels()
+    if targets is not None and targets.is_floating_point():
+        raise InvalidInput(NO_CLASSES)
     for name, listed in grid.items():
         if isinstance(listed, str) or not isinstance(listed, Sequence):
             raise InvalidInput(f"The grid has {quoted(listed)} for {name}; give a list of the values to try.")
@@ -215,7 +220,7 @@ def _trial_result(point: Point, summaries: list[dict[str, Any]], score: Score) -
     scores = [0.0 if run["stopped"] else score(run) for run in summaries]
     accuracies = [accuracy for accuracy in scores if accuracy is not None]
     if len(accuracies) < len(scores):
-        raise InvalidInput("A sweep compares accuracies, but the targets of these data are not class labels.")
+        raise InvalidInput(NO_CLASSES)
     deviation = stdev(accuracies) if len(accuracies) > 1 else None
     return TrialResult(point, fmean(accuracies), deviation, summaries)
 

@@ -48,7 +48,7 @@ def check_method(method: Method, settings: Mapping[str, Any]) -> None:
 
 
 def check_clipping(method: Method, detector: Detector) -> None:
-    """Raise InvalidInput if uploads are clipped, of which nodes keep the whole in their memory."""
+    """Raise InvalidInput if the detector clips uploads and the method's nodes remember what they sent."""
     if detector.long_uploads == "clip" and method.cost.memory:
         raise InvalidInput(
             f"long_uploads is clip, but the nodes of {method.name} remember what they sent, not what is left of it; "

@@ -298,6 +298,7 @@ class FedStrategy(Strategy):
 
         def measure(state: RunState) -> dict[str, Any]:
             deployment.state = state
+            self.callback.on_evaluation_begin(deployment.as_run(), number)
             arrays = deployment.arrays()
             requests = list(self.configure_evaluate(number, arrays, evaluate_config or ConfigRecord(), exchange.grid))
             measured = self.aggregate_evaluate(number, exchange.replies(requests))

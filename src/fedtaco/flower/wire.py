@@ -201,7 +201,9 @@ def _checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         raise invalid_message(error) from error
 
 
-OWN_KEYS = frozenset(wire_key(name) for name in (*_single_fields(NodeInstructions), *WIRE_SETTINGS) if name != "round")
+RESERVED_KEYS = frozenset(
+    wire_key(name) for name in (*_single_fields(NodeInstructions), *WIRE_SETTINGS) if name != "round"
+)
 """Keys of a message's ``config`` that the user's ``train_config`` and ``evaluate_config`` must not contain."""
 
 
@@ -315,7 +317,7 @@ def _named(buffers: Tensor) -> NamedTensors:
 
 def refuse_own_keys(name: str, config: ConfigRecord) -> None:
     """Raise InvalidInput if a user's config contains a key that FedStrategy sends itself."""
-    reserved = sorted(OWN_KEYS & set(config))
+    reserved = sorted(RESERVED_KEYS & set(config))
     if reserved:
         raise InvalidInput(
             f"{name} sets '{reserved[0]}', a key that FedStrategy itself sends to the nodes; rename it, or "

@@ -134,8 +134,8 @@ class Diagnostics:
     def error_terms(self) -> list[float | None]:
         """Y_t of Theorem 1 for each round; ``None`` in rounds without coefficients α_i.
 
-        In place of μ_i / c_i stands the largest |U_i| / |∇f| of the client, the smallest number with which the step of
-        the proof holds that uses them.
+        In place of μ_i / c_i stands the largest |U_i| / |∇f| of the client: the smallest value for which the step of
+        the proof that uses μ_i / c_i holds.
         """
         ratios: dict[int, float] = {}
         for one in self._clients():

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fedtaco.errors import unknown
 from fedtaco.parameters import Domain
+from fedtaco.records.formatting import pluralize
 from fedtaco.records.quantities import QUANTITIES
 from fedtaco.records.schema import read_as
 
@@ -28,8 +29,8 @@ class Decision:
 
     client: int
     action: str
-    """``dropped`` (the upload is not used), ``expelled`` (the client is removed), or ``spared`` (suspicious, but used
-    because all uploads of the round are suspicious)."""
+    """``dropped`` (the upload is not used), ``expelled`` (the client is removed), ``clipped`` (the upload is scaled
+    down), or ``spared`` (suspicious but used, because the round does not tell clients apart)."""
     test: str
     """Name of the test that the upload failed."""
     score: float
@@ -155,7 +156,7 @@ class History:
 
     def __repr__(self) -> str:
         last = "" if self.final_accuracy is None else f", final accuracy {self.final_accuracy:.4f}"
-        return f"<History of {len(self)} round{'' if len(self) == 1 else 's'}{last}>"
+        return f"<History of {pluralize(len(self), 'round')}{last}>"
 
     def column(self, name: str) -> list[Any]:
         """Return one field of every round.

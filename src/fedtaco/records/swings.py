@@ -76,8 +76,27 @@ def swings(run: Mapping[str, Any], fedavg: Mapping[str, Any] | None) -> bool:
 
     A run of FedAvg is judged by itself, and so is any other run if FedAvg diverged.
     """
-    if run["last_ten_range"] is None:
+    fedavg_range: float | None = None
+    if fedavg is not None and not fedavg["stopped"] and run["method"] != "fedavg":
+        fedavg_range = fedavg["last_ten_range"]
+    return range_swings(run["last_ten_range"], bool(run["alternates"]), fedavg_range)
+
+
+def range_swings(last_range: float | None, is_alternating: bool, fedavg_range: float | None) -> bool:
+    """Return whether a run swings.
+
+    Parameters
+    ----------
+    last_range
+        The range of its last ten accuracies; ``None`` if there are fewer, and then it does not swing.
+    is_alternating
+        Whether these accuracies alternate (:func:`alternates`), which decides if ``fedavg_range`` is ``None``.
+    fedavg_range
+        The range of FedAvg on the same seed.
+
+    >>> range_swings(0.04, False, None), range_swings(0.04, False, 0.01)
+    (False, True)
+    """
+    if last_range is None:
         return False
-    if fedavg is None or fedavg["stopped"] or run["method"] == "fedavg" or fedavg["last_ten_range"] is None:
-        return bool(run["alternates"])
-    return exceeds(run["last_ten_range"], RATIO * fedavg["last_ten_range"])
+    return is_alternating if fedavg_range is None else exceeds(last_range, RATIO * fedavg_range)

@@ -56,7 +56,7 @@ def explain_results(
         "↓: a run ended below nine tenths of the target.": "↓" in marks,
         f"×: a run diverged or could not continue{'; it is not in the means' if partly else ''}.": "×" in marks,
         "Client seconds: compute time of each round's slowest client, summed over rounds; they are comparable only if "
-        "runs do not compete for the processor, as with --engine serial.": timed,
+        "runs do not compete for the processor, as with the engine serial.": timed,
         "MB up, MB down: megabytes that all clients together send and receive in a run.": shows_traffic(summaries),
         "α: TACO's coefficient, mean over clients and rounds; the larger, the more an upload agrees with the "
         "others.": bool(groups),

@@ -45,8 +45,9 @@ class Run:
 class Callback:
     """Base of callbacks; override the events of interest.
 
-    A callback ends a run by raising :class:`~fedtaco.StopTraining`: the round is recorded, and the run can be
-    resumed. Any other error ends the run too, with its traceback; a recorded run can then be resumed as well.
+    A callback ends a run by raising :class:`~fedtaco.StopTraining` in ``on_run_begin`` or ``on_round_end``: the round
+    is recorded, and the run can be resumed. Any other error ends the run too, with its traceback; a recorded run can
+    then be resumed as well.
     """
 
     def on_begin(self, configs: Sequence[Mapping[str, Any]]) -> None:

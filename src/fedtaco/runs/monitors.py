@@ -9,7 +9,7 @@ from fedtaco.runs.callbacks import Callback, Run
 from fedtaco.runs.result import save_model
 
 MONITORED = ("accuracy", "loss", "validation_accuracy", "validation_loss")
-"""Fields of round records that can be followed; losses are the better the smaller they are."""
+"""Fields of round records that can be followed; of losses, lower ones are better."""
 
 
 class Monitor:

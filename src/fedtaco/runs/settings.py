@@ -216,7 +216,8 @@ class TrainSettings(SharedSettings, total=False):
             None,
             "Behaviour: replay (send back the last global update; the default), replay-scaled:0.3, replay-noise:0.5, "
             "zero, disguised, random, each also with :late (honest in the first third of the rounds) or :intermittent "
-            "(in every other round); an attack: sign-flip, label-flip, gaussian; or your own as package.module:Class.",
+            "(in every other round); an attack: sign-flip, label-flip, gaussian, boost:100; or your own as "
+            "package.module:Class.",
         ),
     ]
     parameters: Annotated[
@@ -284,10 +285,10 @@ class ExperimentConfig(RunSettings, total=False):
         str,
         what_is_run(
             "off",
-            "Freeloader detection: off; guard, which drops uploads without anything new and expels clients that keep "
-            "sending them; paper, TACO's rule, which expels clients whose α reached paper.kappa (0.6) in "
-            "paper.max_strikes rounds (a fifth of all), including honest ones if data are evenly "
-            "distributed; or your own as package.module:Class.",
+            "Freeloader detection: off; norm, which only limits the norm of uploads; guard, which drops uploads "
+            "without anything new and expels clients that keep sending them; paper, TACO's rule, which expels clients "
+            "whose α reached paper.kappa (0.6) in paper.max_strikes rounds (a fifth of all), including honest ones if "
+            "data are evenly distributed; or your own as package.module:Class.",
         ),
     ]
 

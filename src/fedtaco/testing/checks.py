@@ -1,4 +1,4 @@
-"""Helpers of both contracts: run checks, and compare the states of two runs."""
+"""Helpers of all contracts: run checks, and compare the states of two runs."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -74,6 +74,7 @@ def numbering_of_clients_does_not_matter(detector: Detector) -> None:
 def decisions_survive_saving(detector: Detector) -> None:
     """A run that is stopped, saved as bytes, loaded and continued makes the decisions of an uninterrupted one."""
     first, *rest = _rounds(detector)
+    assert rest, f"{detector.name}: no round follows the first"
     state = first.state
     memory, baseline = (through_bytes(named) for named in (state.detector_memory, state.baseline))
     loaded = replace(state, detector_memory=memory, baseline=baseline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, NotRequired, TypedDict
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.files import packaged_presets, read_packaged_preset, reading
 from fedtaco.records.documents import parse_toml, read_bounded
+from fedtaco.records.formatting import pluralize
 from fedtaco.records.schema import read_as
 
 PER_STEP = "/K"
@@ -72,6 +74,11 @@ class Task:
     settings: Mapping[str, Any]
     """Settings of its runs; ``local_lr`` is the base rate."""
 
+    @property
+    def folder(self) -> str:
+        """Name of the folder of its runs."""
+        return re.sub(r"[^\w.:+-]+", "-", self.name)
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -96,9 +103,9 @@ class Preset:
     """Pairs of a tailored method and the method with the mean coefficient for all clients."""
 
     def __post_init__(self) -> None:
-        names, tasks = [one.method for one in self.methods], [task.name for task in self.tasks]
-        if repeated := sorted({name for name in tasks if tasks.count(name) > 1}):
-            raise InvalidInput(f"tasks names {', '.join(repeated)} more than once; give each task its own name.")
+        names, folders = [one.method for one in self.methods], [task.folder for task in self.tasks]
+        if alike := [task.name for task in self.tasks if folders.count(task.folder) > 1]:
+            raise InvalidInput(f"The tasks {', '.join(alike)} would use the same folder; name them differently.")
         if self.reference not in names:
             raise InvalidInput(f"The reference is {self.reference}, which is not among the methods; add it to them.")
         for pair in self.twins:
@@ -204,8 +211,8 @@ def _read_task(entry: Mapping[str, Any]) -> Task:
 def _check_grid(one: TunedMethodPlan, budget: int) -> None:
     if one.setting_count != budget:
         raise InvalidInput(
-            f"{one.method} has {one.setting_count} settings to try and budget is {budget}; every method must have that "
-            "many, for instance by a finer grid of rates."
+            f"{one.method} has {pluralize(one.setting_count, 'setting')} to try and budget is {budget}; every method "
+            "must have that many, for instance by a finer grid of rates."
         )
     if one.momentum is None:
         return
@@ -217,8 +224,10 @@ def _check_grid(one: TunedMethodPlan, budget: int) -> None:
 
 
 def _check_task(task: Task, tuning_seeds: Sequence[int], budget: int) -> None:
-    if "," in task.name:
-        raise InvalidInput(f"A task is named '{task.name}'; name it without commas, which separate names.")
+    if "," in task.name or not re.search(r"\w", task.name):
+        raise InvalidInput(
+            f"A task is named '{task.name}'; a name needs a letter or digit, and no commas, which separate names."
+        )
     for name in NOT_IN_TASKS:
         if name in task.settings:
             raise InvalidInput(f"The task {task.name} sets {name}, which the protocol determines; remove it.")

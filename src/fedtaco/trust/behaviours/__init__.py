@@ -1,12 +1,12 @@
 """Behaviours of simulated adversaries: freeloaders, and common attackers for comparison."""
 
 from fedtaco.registry import Registry
-from fedtaco.trust.behaviours.attackers import Gaussian, LabelFlip, Scaled, SignFlip
+from fedtaco.trust.behaviours.attackers import Boost, Gaussian, LabelFlip, SignFlip
 from fedtaco.trust.behaviours.base import Behaviour, ClientView, Freeloader, parse_options
 from fedtaco.trust.behaviours.freeloaders import Disguised, Random, Replay, ReplayNoise, ReplayScaled, Zero
 
 BEHAVIOURS: Registry[Behaviour] = Registry(
-    Behaviour, [Replay, ReplayScaled, ReplayNoise, Zero, Disguised, Random, SignFlip, Scaled, LabelFlip, Gaussian]
+    Behaviour, [Replay, ReplayScaled, ReplayNoise, Zero, Disguised, Random, SignFlip, Boost, LabelFlip, Gaussian]
 )
 """Every registered behaviour by name."""
 
@@ -35,9 +35,7 @@ def parse_behaviour(spec: str) -> Behaviour:
     >>> parse_behaviour("replay-noise:0.1:late")
     ReplayNoise(when='late', strength=0.1)
     """
-    name, *options = spec.split(":")
-    if name not in BEHAVIOURS and options:
-        name, options = f"{name}:{options[0]}", options[1:]
+    name, options = BEHAVIOURS.split_options(spec)
     return parse_options(BEHAVIOURS.find(name), options, spec)
 
 

@@ -23,10 +23,10 @@ class SignFlip(Behaviour):
 
 
 @dataclass(frozen=True)
-class Scaled(Behaviour):
+class Boost(Behaviour):
     """Sends the update multiplied by a large factor, so that it outweighs all others."""
 
-    name = "scaled"
+    name = "boost"
     summary = "sends its update multiplied by a large factor"
 
     strength: float = parameter(100.0, "factor of the update")
