@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from fedtaco import METHODS, FedAvg, FedProx, InvalidInput, Method, Taco, parameter
-from fedtaco.registry import Registry
+from fedtaco.registry import Registry, call_own
 from fedtaco.trust import DETECTORS, PaperDetector
 
 
@@ -85,8 +85,31 @@ def test_find_explains_what_is_wrong(spec, message):
 
 def test_module_that_raises_an_error_is_reported(folder):
     (folder / "broken_plugin.py").write_text("1 / 0\n")
-    with pytest.raises(InvalidInput, match=r"Cannot import 'broken_plugin' .*: division by zero"):
+    with pytest.raises(InvalidInput) as error:
         DETECTORS.find("broken_plugin:Own")
+    assert str(error.value) == (
+        "Cannot import 'broken_plugin' for the detector 'broken_plugin:Own': division by zero. It is raised in "
+        "broken_plugin.py, line 1."
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import torch\nimport no_such_library\n", r"No module named 'no_such_library'. It is raised in %s.py, line 2"),
+        ("x = 1\nx = = 2\n", r"It is raised in %s.py, line 2"),
+    ],
+)
+def test_the_line_of_an_error_in_a_module_is_reported(folder, code, message):
+    name = f"broken_{len(code)}"
+    (folder / f"{name}.py").write_text(code)
+    with pytest.raises(InvalidInput, match=message % name):
+        DETECTORS.find(f"{name}:Own")
+
+
+def test_a_function_that_cannot_be_called_is_reported():
+    with pytest.raises(InvalidInput, match=r"mine:split failed with TypeError: .* \(when it was called\)"):
+        call_own("mine:split", lambda labels: labels, 1, 2)
 
 
 def test_create_uses_the_parameters_of_the_class_alone():

@@ -54,14 +54,17 @@ def writing_run(folder: Path) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def reading(path: Path, advice: str = "") -> Iterator[Path]:
-    """Raise InvalidInput with a one-line explanation if the file ``path`` cannot be read; append ``advice`` to it."""
+def reading(path: Path, advice: str = "", problem: str = "is damaged") -> Iterator[Path]:
+    """Raise InvalidInput with a one-line explanation if the file ``path`` cannot be read; append ``advice`` to it.
+
+    For a file that users write, ``problem`` should be "is not valid".
+    """
     try:
         yield path
     except InvalidInput:
         raise
     except UNREADABLE as error:
-        raise InvalidInput(f"{path} is damaged: {reason_of(error)}{advice}.") from error
+        raise InvalidInput(f"{path} {problem}: {reason_of(error)}{advice}.") from error
 
 
 def reading_run(path: Path) -> AbstractContextManager[Path]:

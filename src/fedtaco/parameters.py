@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, ClassVar
 
 from fedtaco.errors import InvalidInput
@@ -94,6 +95,16 @@ def parameter(default: Any, help: str, **domain: Any) -> Any:  # noqa: A002 - th
     return dataclasses.field(default=default, metadata={"domain": Domain(help, **domain).bounded()})
 
 
+def plain_number(value: Any) -> Any:
+    """Return a number of numpy as one of Python, and any other value as it is.
+
+    >>> import numpy as np
+    >>> plain_number(np.int64(3)), plain_number("3")
+    (3, '3')
+    """
+    return value.item() if isinstance(value, Number) and hasattr(value, "item") else value
+
+
 def value_order(value: object) -> tuple[int, float, str]:
     """Return a key by which values are sorted: numbers by size, then text.
 
@@ -124,7 +135,8 @@ class Configurable:
         check_class(type(self))
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name, domain in domains(self).items():
-            value = getattr(self, name)
+            value = plain_number(getattr(self, name))
+            object.__setattr__(self, name, value)
             if not (value is None and defaults[name] is None) and not domain.admits(value):
                 raise InvalidInput(f"{self.name}.{name} is {quoted(value)}; it must be {domain.describe()}.")
 

@@ -48,9 +48,9 @@ def import_object(spec: str, kind: str, what: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise InvalidInput(
-            f"Cannot import '{module_name}' for the {kind} '{spec}': {error}. Write it as package.module:{what}."
-        ) from error
+        is_missing = isinstance(error, ModuleNotFoundError) and module_name.split(".")[0] == error.name
+        advice = f" Write it as package.module:{what}." if is_missing else f" It is raised in {_last_line(error)}."
+        raise InvalidInput(f"Cannot import '{module_name}' for the {kind} '{spec}': {error}.{advice}") from error
     found = getattr(module, name, None)
     if found is None:
         raise InvalidInput(f"The module '{module_name}' has no {what.lower()} '{name}'.")
@@ -70,9 +70,17 @@ def call_own(spec: str, function: Callable[..., Any], *arguments: Any) -> Any:
     except InvalidInput:
         raise
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}, line {last.lineno}"
-        raise InvalidInput(f"{spec} failed with {type(error).__name__}: {error} ({where}).") from error
+        raise InvalidInput(f"{spec} failed with {type(error).__name__}: {error} ({_last_line(error)}).") from error
+
+
+def _last_line(error: Exception) -> str:
+    """Return where in a user's code an error was raised, such as ``mine.py, line 3``."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    if last.filename == __file__:
+        return "when it was called"
+    return f"{Path(last.filename).name}, line {last.lineno}"
 
 
 class Registry(dict[str, type[Base]], Generic[Base]):

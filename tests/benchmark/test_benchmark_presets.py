@@ -74,6 +74,19 @@ def test_a_preset_is_read():
         (change('reference = "fedavg"', 'reference = "stem"'), "The reference is stem, which is not among the methods"),
         (change('["taco", "fedavg"]', '["taco", "stem"]'), "twins contains taco, stem"),
         (change("primary = true\n", ""), "No task is primary"),
+        (change("budget = 2", "budget = -2"), "budget is -2; it must be at least 1"),
+        (change("budget = 2", "budgett = 2"), "There is no entry of a preset 'budgett'; did you mean 'budget'"),
+        (change("seeds = [5]", "seeds = [-1]"), "seed is -1; it must be a whole number at least 0"),
+        (change('"taco.gamma" = [0.01, 0.02]', '"taco.gamma" = []'), "The grid of taco has no values for taco.gamma"),
+        (
+            change('"taco.gamma" = [0.01', 'rounds = [9], "taco.gamma" = [0.01'),
+            "The grid of taco contains rounds, which",
+        ),
+        (change('"taco.gamma" = [0.01', 'local_lr = [1], "taco.gamma" = [0.01'), "write local learning rates as rates"),
+        (
+            change("0.02] }\n", '0.02] }\nmomentum = "taco.gama"\n'),
+            "There is no parameter in the grid of taco 'taco.gama'; did you mean 'taco.gamma'",
+        ),
         (change('name = "skewed"', 'name = "even"'), "The tasks even, even would use the same folder"),
         (change('name = "skewed"', 'name = "even/"').replace('"even"', '"even?"'), "even., even/ would use the same"),
         (change('name = "skewed"', 'name = "a, b"'), "A task is named 'a, b'; a name needs a letter or digit, and no"),
@@ -83,7 +96,10 @@ def test_a_preset_is_read():
         (change('partition = "iid"', 'local_work = "uniform:0.3,1.0"'), "The task even sets local_work"),
         (change("twins", "twin"), "There is no entry of a preset 'twin'; did you mean 'twins'"),
         (change("rates = [1]\n", "rate = [1]\n"), "There is no entry of methods.taco 'rate'"),
-        (change("[methods.taco]", '[methods.taco]\nmomentum = "taco.beta"'), "The momentum of taco is taco.beta"),
+        (
+            change("[0.01, 0.02] }", '["1/K", 1] }\nmomentum = "taco.gamma"'),
+            "The momentum of taco is taco.gamma; its grid must give it numbers",
+        ),
     ],
 )
 def test_what_contradicts_the_protocol_is_refused(text, words):
@@ -129,7 +145,10 @@ def test_a_preset_is_found_by_name_or_path(tmp_path):
     with pytest.raises(InvalidInput, match="it is missing"):
         load_preset(str(tmp_path / "other.toml"))
     path.write_text(change("budget = 2", 'budget = "2"'))
-    with pytest.raises(InvalidInput, match=r"mine.toml is damaged: budget: '2' is not a whole number"):
+    with pytest.raises(InvalidInput, match=r"mine.toml is not valid: budget: '2' is not a whole number"):
+        load_preset(str(path))
+    path.write_text(change("primary = true", 'primary = "yes"'))
+    with pytest.raises(InvalidInput, match=r"mine.toml is not valid: primary of a task is missing or not valid"):
         load_preset(str(path))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
 from run_helpers import Interrupted
 
+from fedtaco import InvalidInput
 from fedtaco.benchmark.page import write_page
 from fedtaco.benchmark.plan import CONTROL_FOLDERS
 from fedtaco.benchmark.presets import load_preset, read_preset
@@ -172,6 +174,16 @@ def test_an_interrupted_benchmark_continues_with_the_same_result(finished, tmp_p
     counts = CountRuns()
     assert run_benchmark(preset, tmp_path / "out", RESUME, counts) == record
     assert (counts.begun, counts.skipped) == (8, 14)
+
+
+def test_a_dataset_that_is_missing_is_noticed_before_anything_is_run(tmp_path):
+    preset = load_preset("benchmark-smoke")
+    (task,) = preset.tasks
+    missing = replace(task, name="later", settings={**task.settings, "dataset": "svhn", "model": "mlp"})
+    with pytest.raises(InvalidInput, match="was not found in the data folder"):
+        options = replace(IN_THIS_PROCESS, data_dir=tmp_path / "data")
+        run_benchmark(replace(preset, tasks=[task, missing]), tmp_path / "runs", options, Callback(), lambda *_: None)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_page_needs_the_record_only(finished, tmp_path):

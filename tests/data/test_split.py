@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -44,6 +45,11 @@ def test_samples_without_classes_are_split(spec, data):
     assert torch.equal(targets.sort().values, X[:, 0].sort().values)
 
 
+def test_the_number_of_clients_may_be_one_of_numpy():
+    clients = fedtaco.split((X, Y), "iid", np.int64(5))
+    assert list(map(len, clients)) == list(map(len, fedtaco.split((X, Y), "iid", 5)))
+
+
 def test_labels_of_subsets_and_concatenations_are_known():
     whole = WithTargets(X, Y)
     parts = ConcatDataset([Subset(whole, range(100, 150)), Subset(whole, torch.arange(100))])
@@ -61,8 +67,9 @@ def test_labels_of_subsets_and_concatenations_are_known():
         (Pairs(X, Y), "dirichlet", "dirichlet takes a number above 0"),
         ((X, Y), "natural", "has no natural partition"),
         ((X[:3], Y[:3]), "iid", "clients is 5, more than the 3"),
+        ((X, Y), len, "it must be text, such as 'iid', or name your own function"),
     ],
-    ids=["Dataset", "regression", "partition", "natural", "clients"],
+    ids=["Dataset", "regression", "partition", "natural", "clients", "function"],
 )
 def test_partitions_that_are_not_possible_are_refused(data, spec, message):
     with pytest.raises(InvalidInput, match=message):

@@ -71,8 +71,8 @@ def test_file_of_your_own_is_enough(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"rounds = ", "mine.toml is damaged: "),
-        (b"\xff", "mine.toml is damaged: "),
+        (b"rounds = ", "mine.toml is not valid: "),
+        (b"\xff", "mine.toml is not valid: "),
         (b"round = 3\n", "There is no setting 'round'; did you mean 'rounds'"),
         (b'rounds = "many"\n', "rounds is 'many'; it must be a whole number"),
         (b"parameters = 3\n", "parameters is 3; it must be a mapping"),

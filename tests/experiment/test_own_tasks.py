@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import fedtaco
-from fedtaco import Guard, InvalidInput, Method, Taco
+from fedtaco import Callback, Guard, InvalidInput, Method, Taco
 from fedtaco.records import RunFolder
 from fedtaco.report import write_report
 
@@ -164,6 +164,13 @@ def test_own_model_runs_on_a_named_dataset_and_a_named_model_on_own_data(tmp_pat
     assert_same_result(named_model, fedtaco.load(tmp_path / "data"))
 
 
+def test_numbers_of_numpy_are_settings(tmp_path):
+    plain = train(method=Taco(gamma=0.5), rounds=2, seed=3, local_lr=0.5)
+    given = {"rounds": np.int64(2), "seed": np.int64(3), "local_lr": np.float32(0.5)}
+    assert_same_result(train(method=Taco(gamma=np.float32(0.5)), out=tmp_path / "run", **given), plain)
+    assert RunFolder(tmp_path / "run").config()["rounds"] == 2
+
+
 def test_named_model_needs_class_labels():
     clients = [(x, x.sum(1)) for x, _ in make_clients()]
     with pytest.raises(InvalidInput, match="The model mlp needs targets that are class labels; give your own model"):
@@ -252,7 +259,7 @@ def test_class_that_cannot_be_imported_is_run(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"partition": "iid"}, "There is no setting 'partition'"),
+        ({"partition": "iid"}, r"There is no setting 'partition', .* split those of all with fedtaco.split"),
         ({"name": "mine:load"}, "name is 'mine:load'; it must be text without a colon"),
         ({"resume": True}, r"resume needs the folder of the run \(out\)"),
         ({"overwrite": True}, r"overwrite needs the folder of the run \(out\)"),
@@ -265,6 +272,9 @@ def test_class_that_cannot_be_imported_is_run(tmp_path):
         ({"method": Net}, "it must be a Method or a name"),
         ({"device": "cuda"}, "set device to 'cpu' or 'auto'"),
         ({"freeloaders": 9}, "only 4 clients"),
+        ({"clients": 3}, "clients is 3; it must be a list with the samples of each client"),
+        ({"callbacks": Callback()}, "it must be a list of callbacks"),
+        ({"metrics": [len]}, "it must be a mapping of names to functions"),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )

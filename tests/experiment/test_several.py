@@ -213,6 +213,8 @@ def test_invalid_sweeps_are_explained(tmp_path):
     for values in (0.1, "0.1"):
         with pytest.raises(InvalidInput, match="for local_lr; give a list of the values to try"):
             fedtaco.sweep(["fedavg"], {"local_lr": values}, out=tmp_path / "sweep", **OWN)
+    with pytest.raises(InvalidInput, match="The grid has no values for local_lr"):
+        fedtaco.sweep(["fedavg"], {"local_lr": []}, out=tmp_path / "sweep", **OWN)
     with pytest.raises(InvalidInput, match="There is no setting to tune 'model'"):
         fedtaco.sweep(["fedavg"], {"model": ["mlp:2", "mlp:3"]}, out=tmp_path / "sweep", **OWN)
     clients = [(x, x.sum(1, keepdim=True)) for x, _ in make_clients()]

@@ -9,6 +9,7 @@ from rich.console import Console
 import fedtaco
 from fedtaco import ProgressBar
 from fedtaco.records import RoundRecord
+from fedtaco.runs import progress
 from fedtaco.runs.callbacks import Run, following
 
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "engine": "serial"}
@@ -81,6 +82,20 @@ def test_a_warning_names_what_distinguishes_its_run_from_others_of_the_method():
         "taco taco.gamma=2 seed 0, round 4: trouble.",
         "fedavg seed 0, round 4: trouble.",
     ]
+
+
+def test_a_line_is_printed_every_minute_where_no_bar_is_shown(monkeypatch):
+    config = {"method": "taco", "seed": 0, "rounds": 2000}
+    run, record = Run(config, None, "serial", [], list), RoundRecord(4, 0.5, 1.0, None, 1.0)
+    times = iter([0.0, 59.0, 60.0, 60.0, 119.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(times))
+    console = Console(file=io.StringIO(), width=200)
+    bar = ProgressBar(console)
+    with following(bar, [config]):
+        for _ in range(3):
+            bar.on_round_end(run, record)
+    lines = [line for line in console.file.getvalue().split("\n") if "rounds are done" in line]
+    assert lines == ["4 of 2,000 rounds are done; the last is of taco seed 0  50.0%."]
 
 
 def shown_for(record):

@@ -56,8 +56,8 @@ def refuse_code(preset: Preset, named: Sequence[str]) -> None:
     for one in preset.methods:
         if NAMES_CODE["method"](one.method) and one.method not in named:
             raise InvalidInput(
-                f"{preset.name} names code, {one.method}, which is only imported if you name it too: list the methods "
-                "to compare (methods)."
+                f"{preset.name} names code, {one.method}, which is only imported if you name it too: list all "
+                f"methods to compare, as in --methods {preset.reference},{one.method}."
             )
     for task in preset.tasks:
         for name, value in task.settings.items():

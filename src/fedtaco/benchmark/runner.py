@@ -20,6 +20,7 @@ from fedtaco.benchmark.record import (
     TuningRunRecord,
     write_record,
 )
+from fedtaco.data import load_dataset
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.experiment.sweep import Trial, TunedMethod, run_trials, score_trials
 from fedtaco.files import writing_run
@@ -69,7 +70,8 @@ def run_benchmark(
     """
     require_folder_for_runs(out)
     for task in preset.tasks:
-        plan_tuning(preset, task)  # raises InvalidInput for any task before the first is run
+        plan_tuning(preset, task)  # raises InvalidInput for any task before the first is run, as the next line does
+        load_dataset(task_config(task)["dataset"], options.data_dir)
     record = _empty_record(preset)
     for task in preset.tasks:
         record.tasks.append(_run_task(preset, task, out / task.folder, options, callback, on_stage))

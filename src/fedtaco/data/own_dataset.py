@@ -14,6 +14,7 @@ from fedtaco.data.sources.base import DatasetInfo, TaskData
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reason_of
 from fedtaco.inputs import tensors_of
+from fedtaco.printable import quoted
 from fedtaco.registry import call_own, import_object
 from fedtaco.tensor_digest import digest_tensors
 
@@ -55,6 +56,8 @@ def own_dataset(name: str, train: Any, test: Any, *, per_client: bool) -> TaskDa
     ((4,), 3, 'by client')
     """
     if per_client:
+        if not isinstance(train, Iterable):
+            raise InvalidInput(f"clients is {quoted(train)}; it must be a list with the samples of each client.")
         clients = [own_samples(f"Client {number}", data) for number, data in enumerate(train)]
         if not clients:
             raise InvalidInput("There are no clients; give at least one.")

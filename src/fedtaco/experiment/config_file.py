@@ -61,7 +61,7 @@ def read_config(path: str | Path, **changes: Any) -> dict[str, Any]:
     file, changes = Path(path), with_names({name: value for name, value in changes.items() if value is not None})
     if not file.is_file():
         raise InvalidInput(f"There is no file {file}; name the config.toml of a run.")
-    with reading(file):
+    with reading(file, problem="is not valid"):
         stored = parse_toml(read_bounded(file))
     given = {name: value for name, value in stored.items() if name not in NOT_SETTINGS}
     check_names(ExperimentConfig, given)

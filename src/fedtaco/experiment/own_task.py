@@ -26,6 +26,7 @@ from fedtaco.data import (
 from fedtaco.errors import InvalidInput
 from fedtaco.evaluation import OwnMetrics
 from fedtaco.models import Loss, is_own_model
+from fedtaco.printable import quoted
 from fedtaco.randomness import torch_seed
 from fedtaco.records.formatting import pluralize
 from fedtaco.registry import call_own, import_object
@@ -80,6 +81,8 @@ class OwnTask:
         """Return the task of a model and clients that are given in Python; see :func:`fedtaco.train`."""
         if name is not None and (":" in name or not name.strip()):
             raise InvalidInput(f"name is '{name}'; it must be text without a colon.")
+        if metrics is not None and not isinstance(metrics, Mapping):
+            raise InvalidInput(f"metrics is {quoted(metrics)}; it must be a mapping of names to functions.")
         data = own_dataset(name or OWN_DATA, clients, test, per_client=True)
         tests = _tests_by_client(client_tests, len(clients))
         steps = _steps_by_client(local_steps, len(clients)) if isinstance(local_steps, Sequence) else None

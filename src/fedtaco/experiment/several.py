@@ -15,6 +15,7 @@ from fedtaco.experiment.results import Comparison, Sweep
 from fedtaco.experiment.sweep import ParameterGrid, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.models import Loss
+from fedtaco.parameters import plain_number
 from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.options import RunOptions
 from fedtaco.runs.setting_checks import check_names, check_seeds
@@ -88,7 +89,7 @@ def compare(
     configs = plan_comparison(methods, _seeds(seeds, given), own, **given)
     shared = _with_parameters_of(methods, given)
     folder = Path(out) if out is not None else Path("runs") / shared_folder_name(configs[0]["dataset"], shared, own)
-    callback = CallbackList([*callbacks, *build_trackers(track)])
+    callback = CallbackList(callbacks, build_trackers(track))
     with following(callback, configs):
         summaries = run_comparison(configs, folder, RunOptions(resume, overwrite, data_dir, workers), callback, own)
     return Comparison(folder, summaries)
@@ -156,7 +157,7 @@ def sweep(
     start, shared = f"{configs[0]['dataset']}-sweep", _with_parameters_of(methods, given)
     default = Path("runs") / shared_folder_name(start, shared, own, validation=SWEEP_VALIDATION)
     folder = default if out is None else Path(out)
-    callback = CallbackList([*callbacks, *build_trackers(track)])
+    callback = CallbackList(callbacks, build_trackers(track))
     with following(callback, configs):
         tuned = run_sweep(trials, folder, RunOptions(resume, overwrite, data_dir, workers), callback, own)
     runs = [run for method in tuned for trial in method.trials for run in trial.summaries]
@@ -189,10 +190,11 @@ def _own_task(
 
 def _seeds(seeds: int | Sequence[int], settings: dict[str, Any]) -> Sequence[int]:
     """Return the seeds; the setting ``seed`` is removed."""
-    first = settings.pop("seed", None)
-    if not isinstance(seeds, Sequence):
+    first, seeds = plain_number(settings.pop("seed", None)), plain_number(seeds)
+    if isinstance(seeds, int | float):
         check_seeds(seeds)
         return range(first or 0, (first or 0) + seeds)
+    seeds = [plain_number(seed) for seed in seeds]
     if first is not None or not seeds:
         raise InvalidInput("seeds is an empty list." if not seeds else "Give either seed or a list of seeds, not both.")
     repeated = next((seed for seed in seeds if seeds.count(seed) > 1), None)

@@ -150,6 +150,8 @@ def plan_sweep(
     for name, listed in grid.items():
         if isinstance(listed, str) or not isinstance(listed, Sequence):
             raise InvalidInput(f"The grid has {quoted(listed)} for {name}; give a list of the values to try.")
+        if not listed:
+            raise InvalidInput(f"The grid has no values for {name}; list those to try.")
     grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
     setting_names = {name for name in grid if "." not in name}
     allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if own.model is None else {"model"})

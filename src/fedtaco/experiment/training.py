@@ -119,6 +119,11 @@ def train(
     >>> [record.round for record in result.history]
     [1, 2]
     """
+    if "partition" in settings:
+        raise InvalidInput(
+            "There is no setting 'partition', because the samples of each client are given; split those of all with "
+            "fedtaco.split(data, 'dirichlet:0.5', clients)."
+        )
     check_names(TrainSettings, settings)
     require_steps_or_epochs({**settings, "local_steps": local_steps})
     own = OwnTask.from_data(
@@ -208,6 +213,6 @@ def run_alone(
     """Run a checked configuration, followed by callbacks and trackers."""
     if out is None and (options.resume or options.overwrite):
         raise InvalidInput(f"{'resume' if options.resume else 'overwrite'} needs the folder of the run (out).")
-    callback = CallbackList([*callbacks, *build_trackers(track)])
+    callback = CallbackList(callbacks, build_trackers(track))
     with following(callback, [config]):
         return run_experiment(config, None if out is None else RunFolder(out), options, callback, own)

@@ -1,6 +1,6 @@
 """Callbacks: objects that follow runs, such as a progress bar, and may end them early."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partialmethod
@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from fedtaco.errors import InvalidInput, StopTraining
+from fedtaco.printable import quoted
 from fedtaco.records import RoundRecord
 
 
@@ -78,13 +79,23 @@ class Callback:
 class CallbackList(Callback):
     """Passes every event on to several callbacks, in order; all receive it, even if one of them ends the run.
 
+    Parameters
+    ----------
+    callbacks
+        The user's callbacks.
+    trackers
+        Further ones, which come after them.
+
     Raises
     ------
     InvalidInput
-        If one of the callbacks is something else, such as a function or a class.
+        If one of the callbacks is something else, such as a function or a class, or they are not a list.
     """
 
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
+    def __init__(self, callbacks: Sequence[Callback], trackers: Sequence[Callback] = ()) -> None:
+        if not isinstance(callbacks, Iterable):
+            raise InvalidInput(f"callbacks is {quoted(callbacks)}; it must be a list of callbacks.")
+        callbacks = [*callbacks, *trackers]
         for callback in callbacks:
             if not isinstance(callback, Callback):
                 name = getattr(callback, "__name__", type(callback).__name__)

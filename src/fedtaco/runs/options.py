@@ -22,7 +22,11 @@ class RunOptions:
     workers: Annotated[
         int | None,
         setting(
-            None, "Worker processes of the engines pool and batched; by default at most one per core.", low=1, high=1000
+            None,
+            "Worker processes of the engines pool and batched, by default at most one per core. If given, several "
+            "runs are done one after another instead of at the same time.",
+            low=1,
+            high=1000,
         ),
     ] = None
 

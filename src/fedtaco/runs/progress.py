@@ -1,6 +1,7 @@
 """A progress bar for runs, in terminals and notebooks."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -13,10 +14,14 @@ from fedtaco.runs.callbacks import Callback, Run
 
 MAX_LINE = 10_000
 """Maximum number of characters in a line that is printed above the bar."""
+SECONDS_PER_LINE = 60
+"""Seconds between lines about the progress, where no bar can be shown."""
 
 
 class ProgressBar(Callback):
     """Shows a bar for all rounds of one or several runs, with the latest accuracy beside it.
+
+    Where no bar can be shown, as in a log file, a line is printed every minute.
 
     Parameters
     ----------
@@ -40,9 +45,10 @@ class ProgressBar(Callback):
         self.warned: set[Run] = set()
         self.varied = _varied_values(configs)
         self.bar = self._new_bar()
-        rounds = sum(config["rounds"] for config in configs)
-        self.task = self.bar.add_task("starting", total=rounds, visible=rounds > 0)
+        self.total = sum(config["rounds"] for config in configs)
+        self.task = self.bar.add_task("starting", total=self.total, visible=self.total > 0)
         self.timing = self.bar.add_task("timing by turns", visible=False)
+        self.last_line = monotonic()
         self.bar.start()
 
     def on_run_begin(self, run: Run) -> None:
@@ -94,7 +100,12 @@ class ProgressBar(Callback):
 
     def _advance(self, run: Run, rounds: int, description: str) -> None:
         self.done[run] = rounds
-        self.bar.update(self.task, completed=sum(self.done.values()), description=printable(description))
+        done = sum(self.done.values())
+        self.bar.update(self.task, completed=done, description=printable(description))
+        shows_bar = self.console.is_terminal or self.console.is_jupyter
+        if not shows_bar and monotonic() - self.last_line >= SECONDS_PER_LINE:
+            self.last_line = monotonic()
+            self._print(f"{done:,} of {self.total:,} rounds are done; the last is of {description}.", "dim")
 
     def _name(self, run: Run) -> str:
         """Return the method, what distinguishes the run from others of the same method, and the seed."""

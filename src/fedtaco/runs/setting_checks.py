@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Any, get_args
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.parameters import Domain, split_names
+from fedtaco.parameters import Domain, plain_number, split_names
 from fedtaco.printable import quoted
 from fedtaco.runs.combinations import check_combinations
 from fedtaco.runs.settings import declared
@@ -42,6 +42,7 @@ def check_setting(kind: type, name: str, value: Any) -> Any:
 
     Numbers are returned as the declared type, and lists of names as text with commas.
     """
+    value = plain_number(value)
     hint, declaration = declared(kind)[name]
     domain = declaration.domain
     kinds = set(get_args(hint) if isinstance(hint, UnionType) else (hint,)) - {NoneType}

@@ -14,6 +14,8 @@ from fedtaco.files import packaged_presets, read_packaged_preset, reading
 from fedtaco.records.documents import parse_toml, read_bounded
 from fedtaco.records.formatting import pluralize
 from fedtaco.records.schema import read_as
+from fedtaco.runs.setting_checks import check_setting
+from fedtaco.runs.settings import ExperimentConfig
 
 PER_STEP = "/K"
 """Ending of a value in a grid that is divided by the number of local steps, as in ``"0.5/K"``."""
@@ -158,7 +160,7 @@ def load_preset(name: str) -> Preset:
     """
     if name.endswith(".toml"):
         path = Path(name)
-        with reading(path):
+        with reading(path, problem="is not valid"):
             return read_preset(path.stem, read_bounded(path))
     if name not in preset_names():
         raise unknown("benchmark", name, [*preset_names(), "PATH.toml"])
@@ -175,10 +177,13 @@ def read_preset(name: str, text: str) -> Preset:
     ValueError
         If an entry is missing or of another type.
     """
-    entries = read_as(_PresetEntries, parse_toml(text))
-    for entry in entries.keys() - _PresetEntries.__annotations__.keys():
+    parsed = parse_toml(text)
+    for entry in parsed.keys() - _PresetEntries.__annotations__.keys():
         raise unknown("entry of a preset", entry, _PresetEntries.__annotations__)
-    defaults = {"seeds": entries["seeds"], "finalists": entries.get("finalists", entries["budget"])}
+    entries = read_as(_PresetEntries, parsed)
+    if entries["budget"] < 1:
+        raise InvalidInput(f"budget is {entries['budget']}; it must be at least 1.")
+    defaults = {"primary": False, "seeds": entries["seeds"], "finalists": entries.get("finalists", entries["budget"])}
     tasks = [_read_task({**defaults, **one}) for one in entries["tasks"]]
     if not any(task.primary for task in tasks):
         raise InvalidInput("No task is primary; mark those that conclusions are drawn from with primary = true.")
@@ -201,14 +206,22 @@ def _read_method(method: str, entry: _MethodEntry, rates: Sequence[float]) -> Tu
 
 
 def _read_task(entry: Mapping[str, Any]) -> Task:
-    for name, kind in (("name", str), ("seeds", list), ("finalists", int)):
+    for name, kind in (("name", str), ("primary", bool), ("seeds", list), ("finalists", int)):
         if not isinstance(entry.get(name), kind):
             raise ValueError(f"{name} of a task is missing or not valid")
     settings = {name: value for name, value in entry.items() if name not in ("name", "primary", "seeds", "finalists")}
-    return Task(entry["name"], entry.get("primary") is True, entry["seeds"], entry["finalists"], settings)
+    return Task(entry["name"], entry["primary"], entry["seeds"], entry["finalists"], settings)
 
 
 def _check_grid(one: TunedMethodPlan, budget: int) -> None:
+    for name, values in one.grid.items():
+        if "." not in name:
+            raise InvalidInput(
+                f"The grid of {one.method} contains {name}, which is not a parameter of the method; write local "
+                "learning rates as rates, and all other settings into the tasks, so that they are the same for all."
+            )
+        if not values:
+            raise InvalidInput(f"The grid of {one.method} has no values for {name}; list those to try.")
     if one.setting_count != budget:
         raise InvalidInput(
             f"{one.method} has {pluralize(one.setting_count, 'setting')} to try and budget is {budget}; every method "
@@ -216,8 +229,10 @@ def _check_grid(one: TunedMethodPlan, budget: int) -> None:
         )
     if one.momentum is None:
         return
-    values = one.grid.get(one.momentum, [])
-    if not values or not all(isinstance(value, int | float) and 0 <= value < 1 for value in values):
+    if one.momentum not in one.grid:
+        raise unknown(f"parameter in the grid of {one.method}", one.momentum, one.grid)
+    values = one.grid[one.momentum]
+    if not all(isinstance(value, int | float) and 0 <= value < 1 for value in values):
         raise InvalidInput(
             f"The momentum of {one.method} is {one.momentum}; its grid must give it numbers of at least 0 and below 1."
         )
@@ -245,3 +260,5 @@ def _check_task(task: Task, tuning_seeds: Sequence[int], budget: int) -> None:
     for kind, seeds in (("seeds", task.seeds), ("tuning_seeds", tuning_seeds)):
         if not seeds or len(set(seeds)) < len(seeds):
             raise InvalidInput(f"{kind} of the task {task.name} is {list(seeds)}; name each seed once, at least one.")
+        for seed in seeds:
+            check_setting(ExperimentConfig, "seed", seed)

@@ -9,6 +9,8 @@ from fedtaco.data.partitions.natural import natural
 from fedtaco.data.partitions.own import own_partition
 from fedtaco.data.partitions.skew import dirichlet, dirichlet_client, iid, noise, quantity, shards
 from fedtaco.errors import InvalidInput, unknown
+from fedtaco.parameters import plain_number
+from fedtaco.printable import quoted
 from fedtaco.randomness import generator
 from fedtaco.registry import import_object, names_code
 
@@ -60,6 +62,11 @@ def check_partition(spec: str) -> None:
     --------
     >>> check_partition("dirichlet:0.5")
     """
+    if not isinstance(spec, str):
+        raise InvalidInput(
+            f"The partition is {quoted(spec)}; it must be text, such as 'iid', or name your own function as "
+            "'package.module:function'."
+        )
     name, _, option = spec.partition(":")
     if is_own_partition(spec):
         import_object(spec, "partition", "function")
@@ -119,6 +126,7 @@ def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users |
     [4, 3, 3]
     """
     check_partition(spec)
+    clients = plain_number(clients)
     if not isinstance(clients, int) or clients < 1:
         raise InvalidInput(f"clients is {clients}; it must be a whole number of at least 1.")
     if seed < 0:
