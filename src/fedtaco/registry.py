@@ -48,9 +48,9 @@ def import_object(spec: str, kind: str, what: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        is_missing = isinstance(error, ModuleNotFoundError) and module_name.split(".")[0] == error.name
-        advice = f" Write it as package.module:{what}." if is_missing else f" It is raised in {_last_line(error)}."
-        raise InvalidInput(f"Cannot import '{module_name}' for the {kind} '{spec}': {error}.{advice}") from error
+        line = _last_line(error)
+        advice = f"It is raised in {line}." if line else f"Write it as package.module:{what}."
+        raise InvalidInput(f"Cannot import '{module_name}' for the {kind} '{spec}': {error}. {advice}") from error
     found = getattr(module, name, None)
     if found is None:
         raise InvalidInput(f"The module '{module_name}' has no {what.lower()} '{name}'.")
@@ -70,16 +70,17 @@ def call_own(spec: str, function: Callable[..., Any], *arguments: Any) -> Any:
     except InvalidInput:
         raise
     except Exception as error:
-        raise InvalidInput(f"{spec} failed with {type(error).__name__}: {error} ({_last_line(error)}).") from error
+        where = _last_line(error) or "when it was called"
+        raise InvalidInput(f"{spec} failed with {type(error).__name__}: {error} ({where}).") from error
 
 
-def _last_line(error: Exception) -> str:
-    """Return where in a user's code an error was raised, such as ``mine.py, line 3``."""
+def _last_line(error: Exception) -> str | None:
+    """Return where in a user's code an error was raised, such as ``mine.py, line 3``; ``None`` if it was not there."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
     last = traceback.extract_tb(error.__traceback__)[-1]
-    if last.filename == __file__:
-        return "when it was called"
+    if last.filename == __file__ or "importlib" in last.filename:
+        return None
     return f"{Path(last.filename).name}, line {last.lineno}"
 
 
