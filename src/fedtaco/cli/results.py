@@ -34,7 +34,7 @@ def point_to_better_method(method: str) -> None:
     better = BETTER_METHODS.get(method)
     if better is not None:
         print_line(
-            f"In our benchmark {better} ends higher than {method} on non-IID data, and does not swing: try "
+            f"In our benchmark {better} has a higher mean accuracy than {method} on non-IID data, and swings less: try "
             f"--method {better} (docs/choosing.md).",
             stderr,
         )
