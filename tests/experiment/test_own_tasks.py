@@ -260,6 +260,7 @@ def test_class_that_cannot_be_imported_is_run(tmp_path):
     ("changes", "message"),
     [
         ({"partition": "iid"}, r"There is no setting 'partition', .* split those of all with fedtaco.split"),
+        ({"localsteps": 3}, "There is no setting 'localsteps'; did you mean 'local_steps'"),
         ({"name": "mine:load"}, "name is 'mine:load'; it must be text without a colon"),
         ({"resume": True}, r"resume needs the folder of the run \(out\)"),
         ({"overwrite": True}, r"overwrite needs the folder of the run \(out\)"),

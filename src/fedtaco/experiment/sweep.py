@@ -140,23 +140,14 @@ def plan_sweep(
     """
     if not settings.get("validation"):
         raise InvalidInput("A sweep selects by accuracy on held-out training data; set validation, such as 0.1.")
-    if not grid:
-        raise InvalidInput("The grid is empty; name something to vary, such as local_lr, and the values to try.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
     targets = None if own.dataset is None else own.dataset.train.labels()
     if targets is not None and targets.is_floating_point():
         raise InvalidInput(NO_CLASSES)
-    for name, listed in grid.items():
-        if isinstance(listed, str) or not isinstance(listed, Sequence):
-            raise InvalidInput(f"The grid has {quoted(listed)} for {name}; give a list of the values to try.")
-        if not listed:
-            raise InvalidInput(f"The grid has no values for {name}; list those to try.")
+    _check_grid(grid, own)
     grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
     setting_names = {name for name in grid if "." not in name}
-    allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if own.model is None else {"model"})
-    for name in setting_names - allowed:
-        raise unknown("setting to tune", name, allowed)
     settings = with_names(settings)
     named = choose_methods(methods)
     detector = settings.get("detector") or "off"
@@ -181,6 +172,21 @@ def plan_sweep(
             ]
             trials.append(Trial(method, point, configs))
     return trials
+
+
+def _check_grid(grid: ParameterGrid, own: OwnTask) -> None:
+    """Raise InvalidInput if a grid lacks values, or contains settings that may not be tuned."""
+    if not grid:
+        raise InvalidInput("The grid is empty; name something to vary, such as local_lr, and the values to try.")
+    for name, listed in grid.items():
+        if isinstance(listed, str) or not isinstance(listed, Sequence):
+            raise InvalidInput(f"The grid has {quoted(listed)} for {name}; give a list of the values to try.")
+        if not listed:
+            raise InvalidInput(f"The grid has no values for {name}; list those to try.")
+    allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if own.model is None else {"model"})
+    for name in grid:
+        if "." not in name and name not in allowed:
+            raise unknown("setting to tune", name, allowed)
 
 
 def final_validation_accuracy(summary: Mapping[str, Any]) -> float | None:

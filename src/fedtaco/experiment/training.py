@@ -124,7 +124,7 @@ def train(
             "There is no setting 'partition', because the samples of each client are given; split those of all with "
             "fedtaco.split(data, 'dirichlet:0.5', clients)."
         )
-    check_names(TrainSettings, settings)
+    check_names(TrainSettings, settings, keywords=("rounds", "local_steps"))
     require_steps_or_epochs({**settings, "local_steps": local_steps})
     own = OwnTask.from_data(
         model,

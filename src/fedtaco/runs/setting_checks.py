@@ -29,12 +29,12 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def check_names(kind: type, given: Iterable[str]) -> None:
-    """Raise InvalidInput if a class has no setting of one of these names."""
+def check_names(kind: type, given: Iterable[str], keywords: Sequence[str] = ()) -> None:
+    """Raise InvalidInput if a class has no setting of one of these names; ``keywords`` are other names to suggest."""
     known = declared(kind)
     for name in given:
         if name not in known:
-            raise unknown("setting", name, known)
+            raise unknown("setting", name, [*known, *keywords])
 
 
 def check_setting(kind: type, name: str, value: Any) -> Any:
