@@ -27,7 +27,7 @@ def test_run_writes_a_folder_and_a_table(cli, tmp_path):
 @pytest.mark.parametrize(("method", "is_advised"), [("taco", True), ("foolsgold", True), ("fedacg", False)])
 def test_a_run_ends_with_the_better_method_if_there_is_one(cli, tmp_path, method, is_advised):
     done = cli("run", "--method", method, *QUICK, "--format", "json", "--out", str(tmp_path / "run"))
-    assert ("try --method taco-steady" in done.stderr) == is_advised
+    assert (f"fedacg and taco-steady are more accurate than {method}" in done.stderr) == is_advised
     assert json.loads(done.stdout)["runs"][0]["method"] == method
 
 
