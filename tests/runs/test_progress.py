@@ -95,7 +95,7 @@ def test_a_line_is_printed_every_minute_where_no_bar_is_shown(monkeypatch):
         for _ in range(3):
             bar.on_round_end(run, record)
     lines = [line for line in console.file.getvalue().split("\n") if "rounds are done" in line]
-    assert lines == ["4 of 2,000 rounds are done; the last is of taco seed 0  50.0%."]
+    assert lines == ["4 of 2,000 rounds are done; the latest: taco seed 0 50.0%."]
 
 
 def shown_for(record):

@@ -105,7 +105,8 @@ class ProgressBar(Callback):
         shows_bar = self.console.is_terminal or self.console.is_jupyter
         if not shows_bar and monotonic() - self.last_line >= SECONDS_PER_LINE:
             self.last_line = monotonic()
-            self._print(f"{done:,} of {self.total:,} rounds are done; the last is of {description}.", "dim")
+            latest = " ".join(description.split())
+            self._print(f"{done:,} of {self.total:,} rounds are done; the latest: {latest}.", "dim")
 
     def _name(self, run: Run) -> str:
         """Return the method, what distinguishes the run from others of the same method, and the seed."""
