@@ -193,6 +193,7 @@ def test_methods_are_a_list(tmp_path):
         ({"clients": 3, "test": None, "name": "x"}, "name has no effect without clients of your own"),
         ({"seeds": 0}, "seeds is 0; it must be a whole number at least 1"),
         ({"seeds": 1.5}, "seeds is 1.5; it must be a whole number"),
+        ({"seeds": None}, "seeds is None; it must be a whole number"),
         ({"seeds": []}, "seeds is an empty list"),
         ({"seeds": [1, 2], "seed": 1}, "Give either seed or a list of seeds, not both"),
         ({"seeds": [0, 0]}, "seeds contains 0 more than once"),

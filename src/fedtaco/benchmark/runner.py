@@ -70,7 +70,8 @@ def run_benchmark(
     """
     require_folder_for_runs(out)
     for task in preset.tasks:
-        plan_tuning(preset, task)  # raises InvalidInput for any task before the first is run, as the next line does
+        # both raise InvalidInput for any task before the first is run
+        plan_tuning(preset, task)
         load_dataset(task_config(task)["dataset"], options.data_dir)
     record = _empty_record(preset)
     for task in preset.tasks:

@@ -1,6 +1,6 @@
 """Several runs: comparisons of methods, and sweeps over their settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -191,7 +191,7 @@ def _own_task(
 def _seeds(seeds: int | Sequence[int], settings: dict[str, Any]) -> Sequence[int]:
     """Return the seeds; the setting ``seed`` is removed."""
     first, seeds = plain_number(settings.pop("seed", None)), plain_number(seeds)
-    if isinstance(seeds, int | float):
+    if not isinstance(seeds, Iterable):
         check_seeds(seeds)
         return range(first or 0, (first or 0) + seeds)
     seeds = [plain_number(seed) for seed in seeds]
