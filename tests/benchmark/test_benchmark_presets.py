@@ -188,6 +188,7 @@ def test_presets_of_the_protocol():
     cnn = load_preset("benchmark-cnn")
     assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco", "taco-steady"]
     assert {task.settings["model"] for task in cnn.tasks} == {"cnn"}
+    assert {tuple(one.rates) for one in cnn.methods} == {(1, 3, 10, 30)}
 
 
 def test_the_documented_preset_is_the_smallest_one():

@@ -38,6 +38,37 @@ rounds = 2
 local_steps = 3
 local_lr = 0.05
 """
+TWO_TASKS = """
+title = "Two tasks"
+reference = "fedavg"
+budget = 1
+rates = [1]
+tuning_seeds = [10]
+seeds = [0]
+twins = [["taco-correction", "taco-uniform"]]
+
+[methods.fedavg]
+
+[methods.taco-correction]
+
+[methods.taco-uniform]
+
+[[tasks]]
+name = "digits even"
+primary = true
+dataset = "digits"
+partition = "iid"
+clients = 4
+rounds = 2
+local_steps = 3
+
+[[tasks]]
+name = "digits skewed"
+dataset = "digits"
+clients = 4
+rounds = 2
+local_steps = 3
+"""
 IN_THIS_PROCESS = RunOptions(workers=1)
 RESUME = RunOptions(resume=True, workers=1)
 
@@ -174,6 +205,42 @@ def test_an_interrupted_benchmark_continues_with_the_same_result(finished, tmp_p
     counts = CountRuns()
     assert run_benchmark(preset, tmp_path / "out", RESUME, counts) == record
     assert (counts.begun, counts.skipped) == (8, 14)
+
+
+def test_results_on_other_tasks_are_kept(tmp_path):
+    both = read_preset("own", TWO_TASKS)
+    first, second = (both.select([name], []) for name in ("digits even", "digits skewed"))
+    run_benchmark(second, tmp_path / "out", IN_THIS_PROCESS, Callback())
+    for _ in range(2):  # the second time, the results on the task itself are replaced
+        record = run_benchmark(first, tmp_path / "out", RESUME, Callback())
+        assert [task.name for task in record.tasks] == ["digits skewed", "digits even"]
+    assert read_record(tmp_path / "out" / "benchmark.json") == record
+    alone = [run_benchmark(one, tmp_path / one.tasks[0].folder, IN_THIS_PROCESS, Callback()) for one in (second, first)]
+    assert record.tasks == [task for one in alone for task in one.tasks]
+    replaced = run_benchmark(first, tmp_path / "out", RunOptions(overwrite=True, workers=1), Callback())
+    assert replaced == alone[1]
+
+
+def test_a_record_of_a_part_of_the_methods_keeps_costs_and_twins_of_the_others(tmp_path):
+    both = read_preset("own", TWO_TASKS)
+    run_benchmark(both.select(["digits even"], []), tmp_path / "out", IN_THIS_PROCESS, Callback())
+    record = run_benchmark(both.select(["digits skewed"], ["fedavg"]), tmp_path / "out", RESUME, Callback())
+    assert list(record.costs) == ["fedavg", "taco-correction", "taco-uniform"]
+    assert record.twins == [["taco-correction", "taco-uniform"]]
+    assert [len(task.entries) for task in record.tasks] == [3, 1]
+
+
+@pytest.mark.parametrize(("old", "new"), [("[10]", "[10, 11]"), ("rates = [1]", "rates = [1, 2]")])
+def test_results_of_another_protocol_are_not_mixed_with_new_ones(tmp_path, old, new):
+    run_benchmark(read_preset("own", TWO_TASKS), tmp_path / "out", IN_THIS_PROCESS, Callback())
+    before = (tmp_path / "out" / "benchmark.json").read_bytes()
+    changed = read_preset("own", TWO_TASKS.replace(old, new).replace("budget = 1", f"budget = {1 + ('rates' in old)}"))
+    counts = CountRuns()
+    with pytest.raises(InvalidInput, match="has results on digits skewed, which another preset or an earlier version"):
+        run_benchmark(changed.select(["digits even"], []), tmp_path / "out", RESUME, counts)
+    assert (counts.begun, (tmp_path / "out" / "benchmark.json").read_bytes()) == (0, before)
+    assert len(run_benchmark(changed, tmp_path / "out", RESUME, counts).tasks) == 2
+    assert counts.begun > 0
 
 
 def test_a_dataset_that_is_missing_is_noticed_before_anything_is_run(tmp_path):

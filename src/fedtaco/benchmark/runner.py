@@ -1,6 +1,6 @@
 """Run a benchmark: tune each method on each task, then evaluate all of them, and the controls, on fresh seeds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -18,9 +18,11 @@ from fedtaco.benchmark.record import (
     RunRecord,
     TaskRecord,
     TuningRunRecord,
+    read_record,
     write_record,
 )
 from fedtaco.data import load_dataset
+from fedtaco.errors import InvalidInput
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
 from fedtaco.experiment.sweep import Trial, TunedMethod, run_trials, score_trials
 from fedtaco.files import writing_run
@@ -52,7 +54,8 @@ def run_benchmark(
     out
         Folder for the run folders and for ``benchmark.json``, which is written after every task.
     options
-        How to run; with ``resume``, runs that have ended are not repeated.
+        How to run; with ``resume``, runs that have ended are not repeated, and what ``benchmark.json`` contains on
+        tasks that are not in the preset is kept.
     callback
         Called as runs proceed.
     on_stage
@@ -66,7 +69,7 @@ def run_benchmark(
     Raises
     ------
     InvalidInput
-        If a setting is not valid, or a folder cannot be used.
+        If a setting is not valid, a folder cannot be used, or results to keep are of another protocol.
     """
     require_folder_for_runs(out)
     for task in preset.tasks:
@@ -74,6 +77,8 @@ def run_benchmark(
         plan_tuning(preset, task)
         load_dataset(task_config(task)["dataset"], options.data_dir)
     record = _empty_record(preset)
+    if options.resume:
+        record = _with_other_tasks(record, out / RECORD, {task.name for task in preset.tasks})
     for task in preset.tasks:
         record.tasks.append(_run_task(preset, task, out / task.folder, options, callback, on_stage))
         with writing_run(out):
@@ -95,6 +100,33 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
         costs={method.name: method.cost for method in sorted(methods, key=lambda method: method.name)},
         tasks=[],
     )
+
+
+def _with_other_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) -> BenchmarkRecord:
+    """Return a record with the results of an earlier one, if there is any, on tasks other than these.
+
+    Raises
+    ------
+    InvalidInput
+        If there are such results, and methods were tuned with other seeds or budgets, or compared with another one.
+    """
+    if not path.exists():
+        return record
+    earlier = read_record(path)
+    others = [task for task in earlier.tasks if task.name not in names]
+    if not others:
+        return record
+    if _protocol(earlier) != _protocol(record):
+        raise InvalidInput(
+            f"{path} has results on {', '.join(task.name for task in others)}, which another preset or an earlier "
+            "version of this one gave; run these tasks too, or choose another folder (out)."
+        )
+    twins = earlier.twins + [pair for pair in record.twins if pair not in earlier.twins]
+    return replace(record, tasks=others, twins=twins, costs=dict(sorted({**earlier.costs, **record.costs}.items())))
+
+
+def _protocol(record: BenchmarkRecord) -> tuple[object, ...]:
+    return record.name, record.reference, record.budget, record.tuning_seeds
 
 
 def _run_task(
