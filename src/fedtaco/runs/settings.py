@@ -7,7 +7,7 @@ validation, and the wire format. Nothing here imports torch, so that ``fedtaco -
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
 from fedtaco.parameters import Domain, ParameterValue
@@ -293,7 +293,8 @@ class ExperimentConfig(RunSettings, total=False):
     ]
 
 
-def declared(kind: Any) -> dict[str, tuple[Any, Setting]]:
+@cache
+def declared(kind: Any) -> Mapping[str, tuple[Any, Setting]]:
     """Return the type and declaration of each setting of a class, in the order of the command line's help.
 
     >>> declared(TrainSettings)["batch_size"][1].default
