@@ -73,6 +73,30 @@ def test_detector_is_refused_for_a_method_with_masked_uploads():
         fedtaco.train(torch.nn.Linear(3, 2), clients, method=Masked(), rounds=1, local_steps=1, detector="guard")
 
 
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (
+            lambda uploads: 0.5 * uploads.shares,
+            "weigh of own returned weights that sum to 0.5; divide them by their sum",
+        ),
+        (lambda uploads: uploads.shares[:, None], r"weigh of own returned weights of shape \(3, 1\) for 3 uploads"),
+    ],
+)
+def test_weights_of_an_own_method_must_sum_to_one(returned, words):
+    @dataclass(frozen=True)
+    class Own(Method):
+        name = "own"
+        summary = "weighs uploads in a way that is not valid"
+
+        def weigh(self, server, uploads):
+            return returned(uploads)
+
+    clients = [(torch.randn(8, 3), torch.randint(0, 2, (8,))) for _ in range(3)]
+    with pytest.raises(InvalidInput, match=words):
+        fedtaco.train(torch.nn.Linear(3, 2), clients, method=Own(), rounds=1, local_steps=1)
+
+
 def evaluated_rounds(rounds, eval_every):
     """Return the rounds in which a server evaluates the model."""
     constants = Constants(clients=CLIENTS, rounds=rounds, local_steps=1, local_lr=0.1)

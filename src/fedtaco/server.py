@@ -33,6 +33,9 @@ from fedtaco.run_state import Measure, RoundOutcome, RunState
 from fedtaco.screen import Screening, find_outlier, is_broken, loss_jumps, screen_norms, without_strikes
 from fedtaco.trust import Detector, DetectorInput, Off, Verdict
 
+MAX_WEIGHT_ERROR = 1e-3
+"""How far the sum of a method's aggregation weights may be from 1."""
+
 
 @dataclass(frozen=True)
 class Server:
@@ -243,6 +246,7 @@ class Server:
             return replace(skipped, state=self._remove_expelled(skipped.state, state))
         uploads = self._uploads(state, results)
         uploads.aggregation_weights = self.method.weigh(state.server, uploads)
+        _check_weights(self.method, uploads)
         if not uploads.aggregation_weights.any():
             unchanged = replace(state, round=instructions.round, detector_memory=detector_memory)
             return RoundOutcome(self._remove_expelled(unchanged, state), results, uploads, decisions, scores)
@@ -301,6 +305,21 @@ class Server:
         memories = {client: split_memory(state.memories.get(client, fresh))[0] for client in expelled.tolist()}
         expulsion = Expulsion(expelled, before.members, memories)
         return replace(state, server=self.method.remove_clients(state.server, expulsion))
+
+
+def _check_weights(method: Method, uploads: Uploads) -> None:
+    """Raise InvalidInput if a method did not return one weight per upload, or they do not sum to 1 and are not all 0."""
+    weights, count = uploads.aggregation_weights, len(uploads.shares)
+    if weights.shape != (count,):
+        raise InvalidInput(
+            f"weigh of {method.name} returned weights of shape {tuple(weights.shape)} for {count} uploads; return one "
+            "weight per upload."
+        )
+    total = float(weights.sum())
+    if weights.any() and abs(total - 1) > MAX_WEIGHT_ERROR:
+        raise InvalidInput(
+            f"weigh of {method.name} returned weights that sum to {total:.4g}; divide them by their sum."
+        )
 
 
 def _dropped_by_detector(verdict: Verdict, results: CohortResults) -> dict[int, str]:

@@ -98,12 +98,19 @@ def test_common_mistakes_are_explained(method, message):
         check_method(method)
 
 
-def test_weights_that_do_not_sum_to_one_are_reported():
-    class DoubleWeights(FedAvg):
-        name = "double-weights"
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (2, "weigh of rescaled returned weights that sum to 2; divide them by their sum"),
+        (1 + 1e-6, "rescaled: the weights sum to 1.000001"),
+    ],
+)
+def test_weights_that_do_not_sum_to_one_are_reported(factor, words):
+    class Rescaled(FedAvg):
+        name = "rescaled"
 
         def weigh(self, server, uploads):
-            return 2 * uploads.shares
+            return factor * uploads.shares
 
-    with pytest.raises(AssertionError, match="double-weights: the weights sum to 2"):
-        check_method(DoubleWeights())
+    with pytest.raises(AssertionError, match=words):
+        check_method(Rescaled())
