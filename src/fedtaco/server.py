@@ -308,7 +308,7 @@ class Server:
 
 
 def _check_weights(method: Method, uploads: Uploads) -> None:
-    """Raise InvalidInput if a method did not return one weight per upload, or they do not sum to 1 and are not all 0."""
+    """Raise InvalidInput if there is not one weight per upload, or if the weights do not sum to 1 and are not all 0."""
     weights, count = uploads.aggregation_weights, len(uploads.shares)
     if weights.shape != (count,):
         raise InvalidInput(

@@ -157,6 +157,8 @@ def test_honest_clients_of_tiny_models_are_not_suspected(method, features):
         for i in range(10)
     ]
     model = torch.nn.Linear(features, 2)
+    torch.nn.init.uniform_(model.weight, -0.5, 0.5, generator=generator)
+    torch.nn.init.zeros_(model.bias)
     result = fedtaco.train(model, clients, method=method, rounds=12, local_steps=5, detector="guard")
     assert not any(record.decisions for record in result.history)
 
