@@ -12,7 +12,7 @@ from fedtaco.diagnostics.stability import Stability, examine, monitor
 from fedtaco.methods import METHODS, FedAvg, FoolsGold, Method, ServerState, Taco
 
 NO_STATE = ServerState(torch.zeros(0))
-SWINGING = {"dataset": "digits", "rounds": 12, "local_steps": 50, "engine": "serial"}
+SWINGING = {"dataset": "digits", "rounds": 12, "local_steps": 50}
 
 
 def camps(pull, common=1.0, clients=6, dtype=torch.float64):
