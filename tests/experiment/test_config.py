@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.experiment import resolve_config
-from fedtaco.experiment.defaults import DEFAULTS
+from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
 
 
 def test_defaults_depend_on_the_dataset():
@@ -42,3 +45,14 @@ def test_dataset_without_an_entry_has_generic_defaults(monkeypatch):
 def test_impossible_freeloaders_are_refused(settings, message):
     with pytest.raises(InvalidInput, match=message):
         fedtaco.run("fedavg", dataset="digits", clients=8, rounds=6, local_steps=4, **settings)
+
+
+def test_the_documented_defaults_of_datasets_are_those_in_use():
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    documented = {}
+    for names, *cells in re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| ([\d.]+) \| (\d+) % \|$", page, re.MULTILINE):
+        rounds, steps, rate, target = map(float, cells)
+        for name in re.findall(r"`(.+?)`", names) or [names]:
+            documented[name] = ExperimentDefaults(int(rounds), int(steps), rate, target / 100)
+    assert documented.pop("data of your own") == ExperimentDefaults()
+    assert documented == {name: own for name, own in DEFAULTS.items() if not name.endswith(":unit")}

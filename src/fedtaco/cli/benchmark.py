@@ -43,7 +43,7 @@ def benchmark(
 
       fedtaco benchmark benchmark-mlp --dry-run
 
-      fedtaco benchmark benchmark-mlp --tasks "adult dir0.1" --methods fedavg,fedacg,taco --resume
+      fedtaco benchmark benchmark-mlp --tasks "adult dir0.1,adult dir0.5" --resume
 
       fedtaco benchmark --from runs/benchmark/benchmark-mlp/benchmark.json --out page.md
     """
