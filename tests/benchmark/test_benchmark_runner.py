@@ -211,8 +211,8 @@ def test_results_on_other_tasks_are_kept(tmp_path):
     both = read_preset("own", TWO_TASKS)
     first, second = (both.select([name], []) for name in ("digits even", "digits skewed"))
     run_benchmark(second, tmp_path / "out", IN_THIS_PROCESS, Callback())
-    for _ in range(2):  # the second time, the results on the task itself are replaced
-        record = run_benchmark(first, tmp_path / "out", RESUME, Callback())
+    for one in (first, second, first):  # results on the task itself are replaced, in their place
+        record = run_benchmark(one, tmp_path / "out", RESUME, Callback())
         assert [task.name for task in record.tasks] == ["digits skewed", "digits even"]
     assert read_record(tmp_path / "out" / "benchmark.json") == record
     alone = [run_benchmark(one, tmp_path / one.tasks[0].folder, IN_THIS_PROCESS, Callback()) for one in (second, first)]

@@ -78,9 +78,11 @@ def run_benchmark(
         load_dataset(task_config(task)["dataset"], options.data_dir)
     record = _empty_record(preset)
     if options.resume:
-        record = _with_other_tasks(record, out / RECORD, {task.name for task in preset.tasks})
+        record = _with_earlier_tasks(record, out / RECORD, {task.name for task in preset.tasks})
     for task in preset.tasks:
-        record.tasks.append(_run_task(preset, task, out / task.folder, options, callback, on_stage))
+        result = _run_task(preset, task, out / task.folder, options, callback, on_stage)
+        place = next((place for place, known in enumerate(record.tasks) if known.name == task.name), len(record.tasks))
+        record.tasks[place : place + 1] = [result]
         with writing_run(out):
             write_record(record, out / RECORD)
     return record
@@ -102,8 +104,8 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
     )
 
 
-def _with_other_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) -> BenchmarkRecord:
-    """Return a record with the results of an earlier one, if there is any, on tasks other than these.
+def _with_earlier_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) -> BenchmarkRecord:
+    """Return a record with the results of an earlier one, if it has results on tasks other than these.
 
     Raises
     ------
@@ -122,7 +124,8 @@ def _with_other_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) -> B
             "version of this one gave; run these tasks too, or choose another folder (out)."
         )
     twins = earlier.twins + [pair for pair in record.twins if pair not in earlier.twins]
-    return replace(record, tasks=others, twins=twins, costs=dict(sorted({**earlier.costs, **record.costs}.items())))
+    costs = dict(sorted({**earlier.costs, **record.costs}.items()))
+    return replace(record, tasks=list(earlier.tasks), twins=twins, costs=costs)
 
 
 def _protocol(record: BenchmarkRecord) -> tuple[object, ...]:
