@@ -34,14 +34,14 @@ UNEQUAL = [1, K, 5]
 
 
 def taco_steady(rounds, steps=EQUAL, tailored=True, alpha_min=0.1, power=2.0):
-    w, z, alpha, a = W0, W0, np.full(N, 0.1), max(alpha_min, 0.1)
+    w, z, alpha, a = W0, W0, np.full(N, 0.1), 1.0
     for t, cohort in enumerate(rounds, 1):
         start, direction, U = (1 - a) * w + a * z, z - w, []
         for i in cohort:
             shift = (a - alpha[i]) * direction if tailored else np.zeros(D)
             U.append(local_sgd(i, start, lambda x, i=i, s=shift: s / (steps[i] * LR), steps[i]) - shift)
         alpha[list(cohort)] = own = alphas(U)[0]
-        a = max(alpha_min, np.mean(own))
+        a = max(alpha_min, np.mean(own), 1 / t)
         z = z - mean(U) / a
         w = w + (z - w) * (power + 1) / (t + power)
     return w, w

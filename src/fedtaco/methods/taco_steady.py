@@ -2,8 +2,9 @@
 
 The server moves a fast point z by long steps, 1/α times the mean update, and averages z over rounds: this is the model
 w. Clients start between w and z, the closer to z the better their last updates agreed. Uploads are not weighted by α,
-since such weights make TACO swing (docs/stability.md). Averaging long steps, instead of shortening them during a run,
-is the idea of Defazio et al.
+since such weights make TACO swing (docs/stability.md). The first steps are short, as with momentum: the step of round t
+is at most t times the mean update. Averaging long steps, instead of shortening them during a run, is the idea of Defazio
+et al.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ class TacoSteadyUniform(Method):
 
         x  <- x - local_lr * g, from x = w + a (z - w)
         α_i = (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-        a  <- max(alpha_min, mean α over this round's uploads)
+        a  <- max(alpha_min, mean α over this round's uploads, 1 / t)
         z  <- z - sum of p_i U_i / a
         w  <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
@@ -52,7 +53,8 @@ class TacoSteadyUniform(Method):
 
     def bounded_alpha(self, server: ServerState) -> float:
         """Return a. Clients start at w + a (z - w), and the server steps 1/a times the mean update."""
-        return max(self.alpha_min, float(server.memory["mean_alpha"]))
+        longest_step = max(1.0, float(server.memory["rounds"]))
+        return max(self.alpha_min, float(server.memory["mean_alpha"]), 1 / longest_step)
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
         rounds = server.memory["rounds"] + 1
@@ -72,7 +74,7 @@ class TacoSteady(Tailored, TacoSteadyUniform):
         c_i  = (a - α_i) (z - w) / (K local_lr)
         U_i  = x_0 - x_K - K local_lr c_i, the update without the shift
         α_i <- (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-        a   <- max(alpha_min, mean α over this round's uploads)
+        a   <- max(alpha_min, mean α over this round's uploads, 1 / t)
         z   <- z - sum of p_i U_i / a
         w   <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
