@@ -230,6 +230,21 @@ def test_a_record_of_a_part_of_the_methods_keeps_costs_and_twins_of_the_others(t
     assert [len(task.entries) for task in record.tasks] == [3, 1]
 
 
+def test_results_of_other_methods_are_kept_if_the_task_is_the_same(tmp_path):
+    both = read_preset("own", TWO_TASKS).select(["digits even"], [])
+    before = run_benchmark(both, tmp_path / "out", IN_THIS_PROCESS, Callback())
+    path = tmp_path / "out" / "benchmark.json"
+    path.write_text(path.read_text().replace('"notes": []', '"notes": ["of before"]'))
+    record = run_benchmark(both.select([], ["fedavg", "taco-uniform"]), tmp_path / "out", RESUME, Callback())
+    assert [entry.notes for entry in record.tasks[0].entries] == [[], ["of before"], []]
+    assert [replace(entry, notes=[]) for entry in record.tasks[0].entries] == before.tasks[0].entries
+    longer = read_preset("own", TWO_TASKS.replace("rounds = 2", "rounds = 3")).select(["digits even"], ["fedavg"])
+    (tmp_path / "elsewhere").mkdir()
+    path.rename(tmp_path / "elsewhere" / "benchmark.json")
+    again = run_benchmark(longer, tmp_path / "elsewhere", RESUME, Callback())
+    assert [entry.name for entry in again.tasks[0].entries] == ["fedavg"]
+
+
 @pytest.mark.parametrize(("old", "new"), [("[10]", "[10, 11]"), ("rates = [1]", "rates = [1, 2]")])
 def test_results_of_another_protocol_are_not_mixed_with_new_ones(tmp_path, old, new):
     run_benchmark(read_preset("own", TWO_TASKS), tmp_path / "out", IN_THIS_PROCESS, Callback())

@@ -252,7 +252,7 @@ def test_p6_the_condition_is_that_of_the_roots(a, response, shifted):
 
 @pytest.mark.parametrize("response", [0.1, 0.5, 0.99])
 def test_p6_the_short_first_steps_are_stable(response):
-    """With a = 1 / t and power 2, the condition holds for all modes in the first four rounds, and for some not later."""
+    """With a = 1 / t and power 2, all modes are stable in the first four rounds, but not in all later ones."""
     growth = [abs(np.linalg.eigvals(p6_map(3 / (t + 2), response, t, 1 / t))).max() for t in range(1, 21)]
     assert max(growth[:4]) < 1
     assert response < 0.9 or max(growth[4:]) > 1

@@ -55,7 +55,7 @@ def run_benchmark(
         Folder for the run folders and for ``benchmark.json``, which is written after every task.
     options
         How to run; with ``resume``, runs that have ended are not repeated, and what ``benchmark.json`` contains on
-        tasks that are not in the preset is kept.
+        tasks and methods that are not in the preset is kept.
     callback
         Called as runs proceed.
     on_stage
@@ -80,9 +80,7 @@ def run_benchmark(
     if options.resume:
         record = _with_earlier_tasks(record, out / RECORD, {task.name for task in preset.tasks})
     for task in preset.tasks:
-        result = _run_task(preset, task, out / task.folder, options, callback, on_stage)
-        place = next((place for place, known in enumerate(record.tasks) if known.name == task.name), len(record.tasks))
-        record.tasks[place : place + 1] = [result]
+        _insert_task(record, _run_task(preset, task, out / task.folder, options, callback, on_stage))
         with writing_run(out):
             write_record(record, out / RECORD)
     return record
@@ -105,27 +103,43 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
 
 
 def _with_earlier_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) -> BenchmarkRecord:
-    """Return a record with the results of an earlier one, if it has results on tasks other than these.
+    """Return a record with the results of an earlier one, if there is any.
+
+    Results of another protocol, in which methods were tuned with other seeds or budgets, or compared with another one,
+    are left out.
 
     Raises
     ------
     InvalidInput
-        If there are such results, and methods were tuned with other seeds or budgets, or compared with another one.
+        If results on tasks other than those named would be left out.
     """
     if not path.exists():
         return record
     earlier = read_record(path)
-    others = [task for task in earlier.tasks if task.name not in names]
-    if not others:
-        return record
     if _protocol(earlier) != _protocol(record):
+        others = [task.name for task in earlier.tasks if task.name not in names]
+        if not others:
+            return record
         raise InvalidInput(
-            f"{path} has results on {', '.join(task.name for task in others)}, which another preset or an earlier "
-            "version of this one gave; run these tasks too, or choose another folder (out)."
+            f"{path} has results on {', '.join(others)}, which another preset or an earlier version of this one gave; "
+            "run these tasks too, or choose another folder (out)."
         )
     twins = earlier.twins + [pair for pair in record.twins if pair not in earlier.twins]
     costs = dict(sorted({**earlier.costs, **record.costs}.items()))
     return replace(record, tasks=list(earlier.tasks), twins=twins, costs=costs)
+
+
+def _insert_task(record: BenchmarkRecord, result: TaskRecord) -> None:
+    """Put the results on a task into the place of earlier ones, or at the end.
+
+    Earlier results of other methods are kept if the task is the same.
+    """
+    place = next((place for place, task in enumerate(record.tasks) if task.name == result.name), len(record.tasks))
+    for earlier in record.tasks[place : place + 1]:
+        if replace(earlier, entries=[]) == replace(result, entries=[]):
+            entries = {entry.name: entry for entry in (*earlier.entries, *result.entries)}
+            result = replace(result, entries=list(entries.values()))
+    record.tasks[place : place + 1] = [result]
 
 
 def _protocol(record: BenchmarkRecord) -> tuple[object, ...]:

@@ -2,9 +2,8 @@
 
 The server moves a fast point z by long steps, 1/α times the mean update, and averages z over rounds: this is the model
 w. Clients start between w and z, the closer to z the better their last updates agreed. Uploads are not weighted by α,
-since such weights make TACO swing (docs/stability.md). The first steps are short, as with momentum: the step of round t
-is at most t times the mean update. Averaging long steps, instead of shortening them during a run, is the idea of Defazio
-et al.
+since such weights make TACO swing (docs/stability.md). The first steps are short, as with momentum: in round t, at most
+t times the mean update. Averaging long steps, instead of shortening them during a run, is the idea of Defazio et al.
 """
 
 from dataclasses import dataclass, replace
