@@ -107,14 +107,14 @@ def test_index_of_the_round_is_that_of_the_mean_move(method, by_hand):
 
 def taco_steady(alpha_min, power=2.0):
     """Yield w, the clients and the next w of each round."""
-    w, z, alpha, a, t = START, START, np.full(N, 0.1), alpha_min, 0
+    w, z, alpha, a, t = START, START, np.full(N, 0.1), 1.0, 0
     while True:
         shifts = [(a - alpha[i]) * (z - w) for i in range(N)]
         start = w + a * (z - w)
         clients = [local_round(i, w, start, lambda x, i=i, s=shifts: s[i] / (K * LR)) for i in range(N)]
         updates = [client.update - shift for client, shift in zip(clients, shifts, strict=True)]
         alpha, t = alphas(updates), t + 1
-        a = max(alpha_min, alpha.mean())
+        a = max(alpha_min, alpha.mean(), 1 / t)
         z = z - mean(updates) / a
         after = w + (z - w) * (power + 1) / (t + power)
         yield w, clients, after
