@@ -184,12 +184,12 @@ def run_all_seeds(name: str, task: Task, folder: Path) -> None:
 
 
 def write_results(folder: Path) -> None:
-    """Keep the accuracies of the readings of which all seeds have finished."""
-    runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    """Keep the accuracies of the readings of which all seeds have finished, beside those kept earlier."""
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(RESULTS.read_text(encoding="utf-8"))
     for title, task in TASKS.items():
         found = {name: [RunFolder(task.folder(folder, name, seed)) for seed in range(task.seeds)] for name in READINGS}
         finished = {name: own for name, own in found.items() if all(one.exists() and one.summary() for one in own)}
-        runs[title] = {name: [figures(one) for one in own] for name, own in finished.items()}
+        runs[title] |= {name: [figures(one) for one in own] for name, own in finished.items()}
     RESULTS.write_text(json.dumps(runs) + "\n", encoding="utf-8")
 
 
