@@ -150,7 +150,11 @@ TASKS = {
             "taco": ("59", "73.3"),
         },
     ),
-    "adult": Task({"dataset": "adult", "partition": "dirichlet:0.1", "engine": "batched"}, target=0.78, seeds=5),
+    "adult": Task(
+        settings={"dataset": "adult", "partition": "dirichlet:0.1", "engine": "batched", "workers": 1},
+        target=0.78,
+        seeds=5,
+    ),
 }
 
 
@@ -178,7 +182,7 @@ def run_all_seeds(name: str, task: Task, folder: Path) -> None:
         print(out, flush=True)
         settings = {**task.settings, **reading.settings, "seed": seed}
         try:
-            fedtaco.run(reading.method, workers=1, out=out, resume=True, **settings)
+            fedtaco.run(reading.method, out=out, resume=True, **settings)
         except fedtaco.RunStopped as stop:
             print(stop, flush=True)
 

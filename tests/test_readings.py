@@ -1,0 +1,37 @@
+"""The script of the paper's readings, on the small digits in place of Fashion-MNIST and adult."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import readings
+from pytest import MonkeyPatch, mark
+
+SMALL = {"dataset": "digits", "partition": "groups", "clients": 4, "rounds": 2, "local_steps": 2, "model": "mlp:4"}
+
+
+@mark.parametrize("title", readings.TASKS)
+def test_readings_run_with_the_engine_of_their_task_and_keep_earlier_figures(
+    title: str, tmp_path: Path, monkeypatch: MonkeyPatch
+) -> None:
+    task = replace(readings.TASKS[title], settings={**readings.TASKS[title].settings, **SMALL}, seeds=2)
+    results = tmp_path / "readings.json"
+    results.write_text(json.dumps({title: {"fedavg": ["kept"], "taco": ["replaced"]}}))
+    monkeypatch.setattr(readings, "TASKS", {title: task})
+    monkeypatch.setattr(readings, "RESULTS", results)
+
+    readings.run_all_seeds("taco", task, tmp_path)
+    readings.write_results(tmp_path)
+
+    found = json.loads(results.read_text())[title]
+    assert found["fedavg"] == ["kept"]
+    assert [len(run["accuracy"]) for run in found["taco"]] == [2, 2]
+    lowest, highest = found["taco"][0]["weights"]
+    assert 0 <= lowest < 1 / 4 < highest
+
+
+def test_a_table_has_no_row_for_a_reading_that_was_not_run() -> None:
+    runs = {"fedavg": [{"accuracy": [0.5, 0.75], "expelled": 0, "weights": [0.05, 0.05]}]}
+    table = readings.table(runs, readings.TASKS["fmnist"])
+    assert "| fedavg | 2 | 75.0 |" in table
+    assert "stem" not in table
