@@ -245,6 +245,14 @@ def test_results_of_other_methods_are_kept_if_the_task_is_the_same(tmp_path):
     assert [entry.name for entry in again.tasks[0].entries] == ["fedavg"]
 
 
+def test_a_method_that_is_added_later_stands_before_the_controls(tmp_path, finished):
+    _, complete, _ = finished
+    preset = load_preset("benchmark-smoke")
+    run_benchmark(preset.select([], ["fedavg", "fedacg"]), tmp_path / "out", IN_THIS_PROCESS, Callback())
+    record = run_benchmark(preset.select([], ["fedavg", "taco"]), tmp_path / "out", RESUME, Callback())
+    assert [entry.name for entry in record.tasks[0].entries] == [entry.name for entry in complete.tasks[0].entries]
+
+
 @pytest.mark.parametrize(("old", "new"), [("[10]", "[10, 11]"), ("rates = [1]", "rates = [1, 2]")])
 def test_results_of_another_protocol_are_not_mixed_with_new_ones(tmp_path, old, new):
     run_benchmark(read_preset("own", TWO_TASKS), tmp_path / "out", IN_THIS_PROCESS, Callback())

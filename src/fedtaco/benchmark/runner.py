@@ -132,13 +132,13 @@ def _with_earlier_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) ->
 def _insert_task(record: BenchmarkRecord, result: TaskRecord) -> None:
     """Put the results on a task into the place of earlier ones, or at the end.
 
-    Earlier results of other methods are kept if the task is the same.
+    Earlier results of other methods are kept if the task is the same. Controls come after the methods.
     """
     place = next((place for place, task in enumerate(record.tasks) if task.name == result.name), len(record.tasks))
     for earlier in record.tasks[place : place + 1]:
         if replace(earlier, entries=[]) == replace(result, entries=[]):
             entries = {entry.name: entry for entry in (*earlier.entries, *result.entries)}
-            result = replace(result, entries=list(entries.values()))
+            result = replace(result, entries=sorted(entries.values(), key=lambda entry: not entry.tuning))
     record.tasks[place : place + 1] = [result]
 
 
