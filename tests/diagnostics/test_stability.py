@@ -114,6 +114,13 @@ def test_long_camps_are_cut():
     assert "clients {0, 2, 4, 6, 8, 10, 12, 14, … 2 more} and {1, 3," in crowd.warning
 
 
+def test_a_client_that_differs_from_all_others_is_named_alone():
+    matrix = torch.tensor([[-0.1, 1.0]] * 6 + [[8.0, 1.0]] + [[0.1, 1.0]] * 14, dtype=torch.float64)
+    sides = examine(FoolsGold(), NO_STATE, make_uploads(matrix)).sides
+    alone = Stability(4.0, 0.6, 1.0, 0.5, sides, list(range(21)))
+    assert "between clients {6} and the others 4.0-fold" in alone.warning
+
+
 def test_a_run_records_gain_warning_and_sides():
     result = fedtaco.run("foolsgold", **SWINGING)
     gains = result.history.column("gain")

@@ -186,10 +186,12 @@ def _momentum(method: Method, uploads: Uploads) -> float:
 
 
 def _format_clients(clients: Sequence[int]) -> str:
-    """Format the clients of a camp.
+    """Format the clients of a camp; if it is empty, one client differs from many that are close to the mean.
 
-    >>> _format_clients([0, 3, 11])
-    '{0, 3, 11}'
+    >>> _format_clients([0, 3, 11]), _format_clients([])
+    ('{0, 3, 11}', 'the others')
     """
+    if not clients:
+        return "the others"
     more = f", … {len(clients) - LISTED} more" if len(clients) > LISTED else ""
     return f"{{{', '.join(map(str, clients[:LISTED]))}{more}}}"
