@@ -26,7 +26,7 @@ from fedtaco.methods import PAPER_METHODS, FoolsGold, Method, ServerState, Taco,
 from fedtaco.methods.base import NamedTensors
 from fedtaco.methods.constants import Constants
 from fedtaco.records import RunFolder
-from fedtaco.records.swings import WINDOW, alternates
+from fedtaco.records.swings import WINDOW, accuracy_range, alternates, range_swings
 
 RESULTS = Path(__file__).with_suffix(".json")
 
@@ -216,19 +216,25 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], task: Task) -> str:
     headers = ["reading", target, "final accuracy, %", "last ten rounds, mean (range)", "seeds that swing"]
     headers += ["clients' weights"]
     headers += ["the paper's rounds", "the paper's accuracy, %"] if task.paper else []
-    return markdown_table(headers, (row(name, runs[name], task) for name in READINGS if name in runs))
+    fedavg_ranges = [accuracy_range(run["accuracy"]) for run in runs["fedavg"]]
+    return markdown_table(headers, (row(name, runs[name], task, fedavg_ranges) for name in READINGS if name in runs))
 
 
-def row(name: str, runs: Sequence[Mapping[str, Any]], task: Task) -> list[str]:
+def row(name: str, runs: Sequence[Mapping[str, Any]], task: Task, fedavg_ranges: Sequence[float | None]) -> list[str]:
     curves = [run["accuracy"] for run in runs]
     expelled = fmean(run["expelled"] for run in runs)
+    partners = fedavg_ranges if name != "fedavg" else [None] * len(curves)
+    swinging = [
+        range_swings(accuracy_range(curve), alternates(curve), partner)
+        for curve, partner in zip(curves, partners, strict=True)
+    ]
     last = [100 * accuracy for curve in curves for accuracy in curve[-WINDOW:]]
     cells = [
         READINGS[name].text + (f" ({expelled:g} clients expelled)" if expelled else ""),
         rounds_to_target(curves, task.target),
         f"{100 * fmean(curve[-1] for curve in curves):.1f}",
         f"{fmean(last):.1f} ({min(last):.1f} to {max(last):.1f})",
-        f"{sum(map(alternates, curves))} of {len(curves)}",
+        f"{sum(swinging)} of {len(curves)}",
         f"{min(run['weights'][0] for run in runs):.2f} to {max(run['weights'][1] for run in runs):.2f}",
     ]
     return cells + list(task.paper.get(name, ("–", "–"))) if task.paper else cells

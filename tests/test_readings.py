@@ -1,6 +1,7 @@
 """The script of the paper's readings, on the small digits in place of Fashion-MNIST and adult."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,3 +36,13 @@ def test_a_table_has_no_row_for_a_reading_that_was_not_run() -> None:
     table = readings.table(runs, readings.TASKS["fmnist"])
     assert "| fedavg | 2 | 75.0 |" in table
     assert "stem" not in table
+
+
+def test_a_reading_swings_by_its_range_beside_that_of_fedavg() -> None:
+    flat, rising = [0.75] * 9 + [0.76], [0.72] * 5 + [0.76] * 5
+    runs = {
+        name: [{"accuracy": curve, "expelled": 0, "weights": [0.05, 0.05]}]
+        for name, curve in {"fedavg": flat, "fedacg": rising, "taco": flat}.items()
+    }
+    rows = readings.table(runs, readings.TASKS["adult"]).splitlines()[2:]
+    assert [re.findall(r"\d of 1", row) for row in rows] == [["0 of 1"], ["1 of 1"], ["0 of 1"]]
