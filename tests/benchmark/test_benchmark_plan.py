@@ -81,7 +81,7 @@ def test_a_setting_that_was_tried_with_fewer_seeds_is_not_chosen():
 def test_the_highest_score_is_chosen_and_ties_are_said():
     low, high = tried({"local_lr": 0.1}, 0.6), tried({"local_lr": 0.3}, 0.7)
     assert choose_settings(TunedMethod("fedavg", [low, high], ["At the edge."]), "fedavg") == Choice(
-        "fedavg", "fedavg", {"local_lr": 0.3}, ["At the edge."]
+        "fedavg", "fedavg", {"local_lr": 0.3}, ["At the edge."], 0.7
     )
     tied = choose_settings(TunedMethod("fedavg", [low, tried({"local_lr": 0.3}, 0.6)]), "fedavg")
     assert tied.settings == {"local_lr": 0.1}
@@ -107,10 +107,10 @@ def test_chosen_settings_are_evaluated_with_fresh_seeds_and_all_samples():
 def test_controls_have_the_effective_rate_of_the_best_momentum_method():
     preset = read_preset("own", MOMENTUM)
     tuned = [
-        TunedMethod("fedavg", [tried({"local_lr": 0.1}, 0.99)]),
-        TunedMethod("fedacg", [tried({"local_lr": 0.1, "fedacg.momentum": 0.8}, 0.8)]),
-        TunedMethod("fedavgm", [tried({"local_lr": 0.1, "fedavgm.momentum": 0.9}, 0.7)]),
-        TunedMethod("taco", [tried({"local_lr": 0.1, "taco.gamma": 0.01}, 0.9)]),
+        Choice("fedavg", "fedavg", {"local_lr": 0.1}, score=0.99),
+        Choice("fedacg", "fedacg", {"local_lr": 0.1, "fedacg.momentum": 0.8}, score=0.8),
+        Choice("fedavgm", "fedavgm", {"local_lr": 0.1, "fedavgm.momentum": 0.9}, score=0.7),
+        Choice("taco", "taco", {"local_lr": 0.1, "taco.gamma": 0.01}, score=0.9),
     ]
     local, server = plan_controls(preset, preset.tasks[0], tuned)
     assert (local.name, local.method, local.settings) == (LOCAL_CONTROL, "fedavg", {"local_lr": 0.5})
@@ -123,9 +123,9 @@ def test_controls_have_the_effective_rate_of_the_best_momentum_method():
 
 def test_there_are_no_controls_without_a_momentum_method():
     preset = read_preset("own", OWN)
-    tuned = [TunedMethod(name, [tried({"local_lr": 0.1}, 0.9)]) for name in ("fedavg", "taco")]
+    tuned = [Choice(name, name, {"local_lr": 0.1}, score=0.9) for name in ("fedavg", "taco")]
     assert plan_controls(preset, preset.tasks[0], tuned) == []
-    all_diverged = [TunedMethod(one.method, []) for one in read_preset("own", MOMENTUM).methods]
+    all_diverged = [Choice(one.method, one.method, {}) for one in read_preset("own", MOMENTUM).methods]
     assert plan_controls(read_preset("own", MOMENTUM), preset.tasks[0], all_diverged) == []
 
 

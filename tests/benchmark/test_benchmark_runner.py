@@ -8,6 +8,7 @@ from statistics import fmean
 
 import pytest
 from run_helpers import Interrupted
+from small_benchmarks import FEDAVG, IN_THIS_PROCESS, RESUME, CountRuns
 
 from fedtaco import InvalidInput
 from fedtaco.benchmark.page import write_page
@@ -15,75 +16,8 @@ from fedtaco.benchmark.plan import CONTROL_FOLDERS
 from fedtaco.benchmark.presets import load_preset, read_preset
 from fedtaco.benchmark.record import read_record
 from fedtaco.benchmark.runner import run_benchmark
-from fedtaco.experiment import Callback, RunOptions
+from fedtaco.experiment import Callback
 from fedtaco.records import RunFolder
-
-FEDAVG = """
-title = "FedAvg"
-reference = "fedavg"
-budget = 2
-rates = [1, 4]
-tuning_seeds = [10]
-seeds = [0]
-
-[methods.fedavg]
-
-[[tasks]]
-name = "digits even"
-primary = true
-dataset = "digits"
-partition = "iid"
-clients = 4
-rounds = 2
-local_steps = 3
-local_lr = 0.05
-"""
-TWO_TASKS = """
-title = "Two tasks"
-reference = "fedavg"
-budget = 1
-rates = [1]
-tuning_seeds = [10]
-seeds = [0]
-twins = [["taco-correction", "taco-uniform"]]
-
-[methods.fedavg]
-
-[methods.taco-correction]
-
-[methods.taco-uniform]
-
-[[tasks]]
-name = "digits even"
-primary = true
-dataset = "digits"
-partition = "iid"
-clients = 4
-rounds = 2
-local_steps = 3
-
-[[tasks]]
-name = "digits skewed"
-dataset = "digits"
-clients = 4
-rounds = 2
-local_steps = 3
-"""
-IN_THIS_PROCESS = RunOptions(workers=1)
-RESUME = RunOptions(resume=True, workers=1)
-
-
-class CountRuns(Callback):
-    """Counts the runs that begin, and those that are skipped."""
-
-    def __init__(self):
-        self.begun, self.skipped = 0, 0
-
-    def on_run_begin(self, run):
-        self.begun += 1
-
-    def on_run_skipped(self, run):
-        self.skipped += 1
 
 
 class InterruptAfterRuns(Callback):
@@ -174,27 +108,11 @@ def test_the_best_settings_of_the_first_seed_are_tried_with_the_others_too(tmp_p
     assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
 
 
-def test_with_another_tuning_seed_a_finished_benchmark_continues(tmp_path, monkeypatch):
-    scores = {(0.05, 10): 0.9, (0.2, 10): 0.8, (0.05, 11): 0.1, (0.2, 11): 0.4}
-
-    def score(summary):
-        return scores[RunFolder(summary["folder"]).config()["local_lr"], summary["seed"]]
-
-    monkeypatch.setattr("fedtaco.benchmark.runner.late_validation_accuracy", score)
-    chosen, counts = [], CountRuns()
-    for seeds in ("[10]", "[10, 11]"):
-        preset = read_preset("own", FEDAVG.replace("[10]", seeds))
-        record = run_benchmark(preset, tmp_path / "out", RESUME, counts)
-        chosen.append(record.tasks[0].entries[0].settings["local_lr"])
-    assert chosen == [0.05, 0.2]
-    assert (counts.begun, counts.skipped) == (3 + 3, 2)  # 2 + 1 runs, then 2 + 1 more
-
-
 def test_finished_runs_are_not_repeated(finished):
     out, record, _ = finished
     counts = CountRuns()
     assert run_benchmark(load_preset("benchmark-smoke"), out, RESUME, counts) == record
-    assert (counts.begun, counts.skipped) == (0, 22)
+    assert (counts.begun, counts.skipped) == (0, 12 + 6)  # the controls are in the record
 
 
 def test_an_interrupted_benchmark_continues_with_the_same_result(finished, tmp_path):
@@ -205,65 +123,6 @@ def test_an_interrupted_benchmark_continues_with_the_same_result(finished, tmp_p
     counts = CountRuns()
     assert run_benchmark(preset, tmp_path / "out", RESUME, counts) == record
     assert (counts.begun, counts.skipped) == (8, 14)
-
-
-def test_results_on_other_tasks_are_kept(tmp_path):
-    both = read_preset("own", TWO_TASKS)
-    first, second = (both.select([name], []) for name in ("digits even", "digits skewed"))
-    run_benchmark(second, tmp_path / "out", IN_THIS_PROCESS, Callback())
-    for one in (first, second, first):  # results on the task itself are replaced, in their place
-        record = run_benchmark(one, tmp_path / "out", RESUME, Callback())
-        assert [task.name for task in record.tasks] == ["digits skewed", "digits even"]
-    assert read_record(tmp_path / "out" / "benchmark.json") == record
-    alone = [run_benchmark(one, tmp_path / one.tasks[0].folder, IN_THIS_PROCESS, Callback()) for one in (second, first)]
-    assert record.tasks == [task for one in alone for task in one.tasks]
-    replaced = run_benchmark(first, tmp_path / "out", RunOptions(overwrite=True, workers=1), Callback())
-    assert replaced == alone[1]
-
-
-def test_a_record_of_a_part_of_the_methods_keeps_costs_and_twins_of_the_others(tmp_path):
-    both = read_preset("own", TWO_TASKS)
-    run_benchmark(both.select(["digits even"], []), tmp_path / "out", IN_THIS_PROCESS, Callback())
-    record = run_benchmark(both.select(["digits skewed"], ["fedavg"]), tmp_path / "out", RESUME, Callback())
-    assert list(record.costs) == ["fedavg", "taco-correction", "taco-uniform"]
-    assert record.twins == [["taco-correction", "taco-uniform"]]
-    assert [len(task.entries) for task in record.tasks] == [3, 1]
-
-
-def test_results_of_other_methods_are_kept_if_the_task_is_the_same(tmp_path):
-    both = read_preset("own", TWO_TASKS).select(["digits even"], [])
-    before = run_benchmark(both, tmp_path / "out", IN_THIS_PROCESS, Callback())
-    path = tmp_path / "out" / "benchmark.json"
-    path.write_text(path.read_text().replace('"notes": []', '"notes": ["of before"]'))
-    record = run_benchmark(both.select([], ["fedavg", "taco-uniform"]), tmp_path / "out", RESUME, Callback())
-    assert [entry.notes for entry in record.tasks[0].entries] == [[], ["of before"], []]
-    assert [replace(entry, notes=[]) for entry in record.tasks[0].entries] == before.tasks[0].entries
-    longer = read_preset("own", TWO_TASKS.replace("rounds = 2", "rounds = 3")).select(["digits even"], ["fedavg"])
-    (tmp_path / "elsewhere").mkdir()
-    path.rename(tmp_path / "elsewhere" / "benchmark.json")
-    again = run_benchmark(longer, tmp_path / "elsewhere", RESUME, Callback())
-    assert [entry.name for entry in again.tasks[0].entries] == ["fedavg"]
-
-
-def test_a_method_that_is_added_later_stands_before_the_controls(tmp_path, finished):
-    _, complete, _ = finished
-    preset = load_preset("benchmark-smoke")
-    run_benchmark(preset.select([], ["fedavg", "fedacg"]), tmp_path / "out", IN_THIS_PROCESS, Callback())
-    record = run_benchmark(preset.select([], ["fedavg", "taco"]), tmp_path / "out", RESUME, Callback())
-    assert [entry.name for entry in record.tasks[0].entries] == [entry.name for entry in complete.tasks[0].entries]
-
-
-@pytest.mark.parametrize(("old", "new"), [("[10]", "[10, 11]"), ("rates = [1]", "rates = [1, 2]")])
-def test_results_of_another_protocol_are_not_mixed_with_new_ones(tmp_path, old, new):
-    run_benchmark(read_preset("own", TWO_TASKS), tmp_path / "out", IN_THIS_PROCESS, Callback())
-    before = (tmp_path / "out" / "benchmark.json").read_bytes()
-    changed = read_preset("own", TWO_TASKS.replace(old, new).replace("budget = 1", f"budget = {1 + ('rates' in old)}"))
-    counts = CountRuns()
-    with pytest.raises(InvalidInput, match="has results on digits skewed, which another preset or an earlier version"):
-        run_benchmark(changed.select(["digits even"], []), tmp_path / "out", RESUME, counts)
-    assert (counts.begun, (tmp_path / "out" / "benchmark.json").read_bytes()) == (0, before)
-    assert len(run_benchmark(changed, tmp_path / "out", RESUME, counts).tasks) == 2
-    assert counts.begun > 0
 
 
 def test_a_dataset_that_is_missing_is_noticed_before_anything_is_run(tmp_path):

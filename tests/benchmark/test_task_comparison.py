@@ -29,13 +29,13 @@ def test_differences_are_paired_by_seed():
 def test_p_values_are_corrected_for_the_number_of_methods():
     raw = {"taco": ttest_rel(TACO, FEDAVG).pvalue, "stem": ttest_rel(STEM, FEDAVG).pvalue}
     assert raw["stem"] < raw["taco"]
-    found = compare(fedavg=FEDAVG, taco=TACO, stem=STEM).p_values("fedavg")
+    found = compare(fedavg=FEDAVG, taco=TACO, stem=STEM).p_values
     assert found == pytest.approx({"taco": raw["taco"], "stem": 2 * raw["stem"]})
 
 
 def test_only_differences_with_a_small_corrected_p_value_are_significant():
     comparison = compare(fedavg=FEDAVG, taco=TACO, stem=STEM)
-    assert comparison.p_values("fedavg")["taco"] < 0.05
+    assert comparison.p_values["taco"] < 0.05
     assert comparison.significant == {"taco": True, "stem": False}
     close = compare(fedavg=FEDAVG, taco=[0.83, 0.81, 0.82, 0.80])
     assert close.ranking[0] == "taco"
@@ -52,7 +52,7 @@ def test_ranking_and_best_other():
 def test_one_seed_has_no_interval_and_no_p_value():
     comparison = compare(fedavg=[0.8], taco=[0.9])
     assert comparison.difference("taco", "fedavg") is None
-    assert comparison.p_values("fedavg") == {}
+    assert comparison.p_values == {}
 
 
 def test_rounds_to_target_are_censored_and_paired():

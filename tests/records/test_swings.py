@@ -68,6 +68,7 @@ def records(accuracies):
         ([None, *UP_AND_DOWN], 3),
         ([*12 * [0.8]], None),
         ([0.1, 0.3, 0.25, 0.45, 0.44, 0.6, 0.59, 0.7, 0.69, 0.8], 3),  # a dip of five points on the way up
+        ([0.8, 0.77, 0.8, 0.7, *6 * [0.8]], 4),  # a fall of exactly three points is not deep
         ([0.1, 0.3, 0.28, 0.45, 0.44, 0.6, 0.59, 0.7, 0.69, 0.8], None),  # a noisy rise
     ],
 )

@@ -31,6 +31,8 @@ class Choice:
     """The local rate and the parameters that were tuned or, of a control, derived; empty if all runs diverged."""
     notes: Sequence[str] = field(default_factory=list)
     """Sentences on how the settings were chosen."""
+    score: float = 0.0
+    """Accuracy on held-out samples at these settings; of a method that was tuned."""
 
     def configs(self, task: Task) -> list[ExperimentConfig]:
         """Return the configuration of each seed of the evaluation, in which nothing is held out.
@@ -144,10 +146,10 @@ def choose_settings(tuned: TunedMethod, method: str) -> Choice:
     notes = list(tuned.notes)
     if len(tuned.best) > 1:
         notes.append(f"{len(tuned.best)} settings of {tuned.method} are tied; the one with the lowest values is used.")
-    return Choice(tuned.method, method, tuned.best[0].point, notes)
+    return Choice(tuned.method, method, tuned.best[0].point, notes, tuned.best[0].validation_accuracy)
 
 
-def plan_controls(preset: Preset, task: Task, tuned: Sequence[TunedMethod]) -> list[Choice]:
+def plan_controls(preset: Preset, task: Task, tuned: Sequence[Choice]) -> list[Choice]:
     """Return FedAvg at the effective rate of the momentum method with the highest score, locally and at the server.
 
     Momentum β lets the weights move 1/(1 - β) times as far in the end. FedAvg with a rate of η/(1 - β), where η and β
@@ -158,25 +160,21 @@ def plan_controls(preset: Preset, task: Task, tuned: Sequence[TunedMethod]) -> l
     preset, task
         What is compared.
     tuned
-        The trials of each method of the preset, in its order.
+        Methods with the settings that were chosen for them.
 
     Returns
     -------
     list of Choice
         The two controls; none if no momentum method was tuned.
     """
-    with_momentum = [
-        (results.best[0], one.momentum, results.method)
-        for one, results in zip(preset.methods, tuned, strict=True)
-        if one.momentum is not None and results.best
-    ]
+    with_momentum = [one for one in tuned if one.method in preset.momentum and one.settings]
     if not with_momentum:
         return []
-    best, momentum, name = max(with_momentum, key=lambda candidate: candidate[0].validation_accuracy)
-    rate, beta = float(best.point["local_lr"]), float(best.point[momentum])
+    best = max(with_momentum, key=lambda one: one.score)
+    rate, beta = float(best.settings["local_lr"]), float(best.settings[preset.momentum[best.method]])
     config = task_config(task)
     steps = make_optimizer(config).effective_steps(config["local_steps"])
-    note = f"The controls use η = {rate:g} and β = {beta:g} of {name}."
+    note = f"The controls use η = {rate:g} and β = {beta:g} of {best.name}."
     return [
         Choice(LOCAL_CONTROL, "fedavg", {"local_lr": _round(rate / (1 - beta))}, [note]),
         Choice(SERVER_CONTROL, "fedavg", {"local_lr": rate, "server_lr": _round(steps * rate / (1 - beta))}),
@@ -204,10 +202,11 @@ def estimate_work(preset: Preset, task: Task) -> Work:
         if number % preset.budget < task.finalists
         for config in trial.configs[1:]
     ]
-    control = task_config(task)
-    controls = len(CONTROL_FOLDERS) if any(one.momentum for one in preset.methods) else 0
-    evaluated = [one.method for one in preset.methods] + controls * ["fedavg"]
-    configs_evaluated = [(method, control) for method in evaluated for _ in task.seeds]
+    config = task_config(task)
+    evaluated = [one.method for one in preset.methods]
+    if not preset.momentum.keys().isdisjoint(evaluated):
+        evaluated += len(CONTROL_FOLDERS) * ["fedavg"]
+    configs_evaluated = [(method, config) for method in evaluated for _ in task.seeds]
     steps = sum(_client_steps(method, config) for method, config in configs + configs_evaluated)
     return Work(task.name, len(configs), len(configs_evaluated), steps)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fedtaco.benchmark.plan import choose_finalists, choose_settings, plan_controls, plan_tuning, task_config
+from fedtaco.benchmark.plan import Choice, choose_finalists, choose_settings, plan_controls, plan_tuning, task_config
 from fedtaco.benchmark.presets import Preset, Task
 from fedtaco.benchmark.record import (
     DIGITS,
@@ -21,6 +21,7 @@ from fedtaco.benchmark.record import (
     read_record,
     write_record,
 )
+from fedtaco.benchmark.tried_settings import tried_with_all_seeds
 from fedtaco.data import load_dataset
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
@@ -80,7 +81,8 @@ def run_benchmark(
     if options.resume:
         record = _with_earlier_tasks(record, out / RECORD, {task.name for task in preset.tasks})
     for task in preset.tasks:
-        _insert_task(record, _run_task(preset, task, out / task.folder, options, callback, on_stage))
+        kept = _entries_to_keep(record, task)
+        _insert_task(record, _run_task(preset, task, kept, out / task.folder, options, callback, on_stage))
         with writing_run(out):
             write_record(record, out / RECORD)
     return record
@@ -129,16 +131,16 @@ def _with_earlier_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) ->
     return replace(record, tasks=list(earlier.tasks), twins=twins, costs=costs)
 
 
-def _insert_task(record: BenchmarkRecord, result: TaskRecord) -> None:
-    """Put the results on a task into the place of earlier ones, or at the end.
+def _entries_to_keep(record: BenchmarkRecord, task: Task) -> list[EntryRecord]:
+    """Return the earlier results on a task that has not changed, of methods that were evaluated with its seeds."""
+    unchanged = [earlier for earlier in record.tasks if replace(earlier, entries=[]) == _task_record(task, [])]
+    entries = [entry for earlier in unchanged for entry in earlier.entries]
+    return [entry for entry in entries if [run.seed for run in entry.evaluation] in ([], list(task.seeds))]
 
-    Earlier results of other methods are kept if the task is the same. Controls come after the methods.
-    """
+
+def _insert_task(record: BenchmarkRecord, result: TaskRecord) -> None:
+    """Put the results on a task into the place of earlier ones, or at the end."""
     place = next((place for place, task in enumerate(record.tasks) if task.name == result.name), len(record.tasks))
-    for earlier in record.tasks[place : place + 1]:
-        if replace(earlier, entries=[]) == replace(result, entries=[]):
-            entries = {entry.name: entry for entry in (*earlier.entries, *result.entries)}
-            result = replace(result, entries=sorted(entries.values(), key=lambda entry: not entry.tuning))
     record.tasks[place : place + 1] = [result]
 
 
@@ -147,11 +149,20 @@ def _protocol(record: BenchmarkRecord) -> tuple[object, ...]:
 
 
 def _run_task(
-    preset: Preset, task: Task, folder: Path, options: RunOptions, callback: Callback, on_stage: OnStage
+    preset: Preset,
+    task: Task,
+    kept: Sequence[EntryRecord],
+    folder: Path,
+    options: RunOptions,
+    callback: Callback,
+    on_stage: OnStage,
 ) -> TaskRecord:
+    """Return the results of the methods of a preset, and the earlier ones of others; controls come last."""
     tuned = _tune(preset, task, folder / "tuning", options, callback, on_stage)
     choices = [choose_settings(one, plan.method) for one, plan in zip(tuned, preset.methods, strict=True)]
-    choices += plan_controls(preset, task, tuned)
+    candidates = {one.name: one for one in (*map(_earlier_choice, kept), *choices)}
+    controls = plan_controls(preset, task, list(candidates.values()))
+    choices += [one for one in controls if candidates.get(one.name) != one]
     runs = [
         (config, folder / "evaluation" / one.folder(config["seed"])) for one in choices for config in one.configs(task)
     ]
@@ -169,6 +180,17 @@ def _run_task(
         )
         for choice, one in zip_longest(choices, tuned)
     ]
+    merged = {entry.name: entry for entry in (*kept, *entries)}
+    return _task_record(task, sorted(merged.values(), key=lambda entry: not entry.tuning))
+
+
+def _earlier_choice(entry: EntryRecord) -> Choice:
+    """Return the settings of an earlier evaluation, with the score for which they were chosen."""
+    scores = [tried.score for tried in tried_with_all_seeds(entry.tuning, rounds=0) if tried.settings == entry.settings]
+    return Choice(entry.name, entry.method, entry.settings, entry.notes, *scores)
+
+
+def _task_record(task: Task, entries: list[EntryRecord]) -> TaskRecord:
     config: Mapping[str, Any] = task_config(task)
     settings = {name: config[name] for name in ("dataset", "model", "partition", "clients", "participation", "rounds")}
     settings |= {name: config[name] for name in ("local_steps", "local_lr", "batch_size", *task.settings)}

@@ -25,7 +25,7 @@ def overview_table(record: BenchmarkRecord, comparisons: Sequence[TaskComparison
             name,
             *(_percent(one.accuracies.get(name, {}).values()) for one in comparisons),
             " / ".join(str(sum(one.significant.get(name) is side for one in comparisons)) for side in (True, False))
-            if any(name in one.p_values(record.reference) for one in comparisons)
+            if any(name in one.p_values for one in comparisons)
             else MISSING,
         ]
         for name in names
@@ -43,7 +43,7 @@ def accuracy_table(comparison: TaskComparison) -> FormattedTable:
 
 def _accuracy_row(comparison: TaskComparison, entry: EntryRecord) -> list[str]:
     name, finished = entry.name, [run for run in entry.evaluation if not run.stopped]
-    p_value, best = comparison.p_values(comparison.reference).get(name), comparison.best_other(name)
+    p_value, best = comparison.p_values.get(name), comparison.best_other(name)
     to_reference = comparison.difference(name, comparison.reference) if name != comparison.reference else None
     to_best = comparison.difference(name, best)
     last = [run.accuracy[-1] for run in finished]
@@ -149,7 +149,7 @@ def describe_ranking(comparison: TaskComparison) -> str:
     sentence = (
         f"{start}." if lead is None else f"{start}; difference to the next, {comparison.best_other(best)}: {lead}."
     )
-    if not comparison.p_values(reference):
+    if not comparison.p_values:
         return sentence
     above = [name for name, is_above in comparison.significant.items() if is_above]
     below = [name for name, is_above in comparison.significant.items() if not is_above]

@@ -75,23 +75,23 @@ class TaskComparison:
         values = self._paired(name, other)
         return confidence_interval(values) if len(values) > 1 else None
 
-    def p_values(self, reference: str) -> dict[str, float]:
-        """Return the p-value of each method's difference to one of them, corrected by Holm's method for their number.
+    @cached_property
+    def p_values(self) -> dict[str, float]:
+        """The p-value of each method's difference to the reference, corrected by Holm's method for their number.
 
-        Methods with fewer than two seeds in common with it have none.
+        Methods with fewer than two seeds in common with the reference have none.
         """
-        paired = {name: self._paired(name, reference) for name in self.accuracies if name != reference}
+        paired = {name: self._paired(name, self.reference) for name in self.accuracies if name != self.reference}
         tested = {name: paired_p_value(values) for name, values in paired.items() if len(values) > 1}
         return dict(zip(tested, correct_by_holm(list(tested.values())), strict=True))
 
     @cached_property
     def significant(self) -> dict[str, bool]:
         """The methods that differ significantly from the reference, and whether they are above it."""
-        p_values = self.p_values(self.reference)
         return {
             name: fmean(self._paired(name, self.reference)) > 0
             for name in self.ranking
-            if p_values.get(name, 1.0) <= SIGNIFICANT
+            if self.p_values.get(name, 1.0) <= SIGNIFICANT
         }
 
     @property

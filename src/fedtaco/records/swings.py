@@ -66,7 +66,7 @@ def first_swing(rounds: Iterable[RoundRecord]) -> int | None:
             continue
         best = accumulate(accuracies, max)
         for (number, accuracy), highest in zip(window, best, strict=True):
-            if highest - accuracy > LIMIT:
+            if exceeds(highest - accuracy, LIMIT):
                 return number
     return None
 

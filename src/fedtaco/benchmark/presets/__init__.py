@@ -53,8 +53,6 @@ class TunedMethodPlan:
     """Local learning rates to try, as multiples of the base rate of a task."""
     grid: Mapping[str, GridValues] = field(default_factory=dict)
     """Values to try for its parameters."""
-    momentum: str | None = None
-    """The parameter that is its momentum β, if it takes steps that are 1/(1 - β) times as long."""
 
     @property
     def setting_count(self) -> int:
@@ -103,6 +101,8 @@ class Preset:
     tasks: Sequence[Task]
     twins: Sequence[Sequence[str]] = ()
     """Pairs of a tailored method and the method with the mean coefficient for all clients."""
+    momentum: Mapping[str, str] = field(default_factory=dict)
+    """For each method that takes steps 1/(1 - β) times as long, selected or not, the parameter that is its β."""
 
     def __post_init__(self) -> None:
         names, folders = [one.method for one in self.methods], [task.folder for task in self.tasks]
@@ -115,6 +115,8 @@ class Preset:
                 raise InvalidInput(f"twins contains {', '.join(pair)}; each entry must be a pair of the methods.")
         for one in self.methods:
             _check_grid(one, self.budget)
+            if one.method in self.momentum:
+                _check_momentum(one, self.momentum[one.method])
         for task in self.tasks:
             _check_task(task, self.tuning_seeds, self.budget)
 
@@ -196,13 +198,14 @@ def read_preset(name: str, text: str) -> Preset:
         methods=[_read_method(method, one, entries["rates"]) for method, one in entries["methods"].items()],
         tasks=tasks,
         twins=entries.get("twins", []),
+        momentum={method: one["momentum"] for method, one in entries["methods"].items() if "momentum" in one},
     )
 
 
 def _read_method(method: str, entry: _MethodEntry, rates: Sequence[float]) -> TunedMethodPlan:
     for name in entry.keys() - _MethodEntry.__annotations__.keys():
         raise unknown(f"entry of methods.{method}", name, _MethodEntry.__annotations__)
-    return TunedMethodPlan(method, entry.get("rates", rates), entry.get("grid", {}), entry.get("momentum"))
+    return TunedMethodPlan(method, entry.get("rates", rates), entry.get("grid", {}))
 
 
 def _read_task(entry: Mapping[str, Any]) -> Task:
@@ -227,14 +230,14 @@ def _check_grid(one: TunedMethodPlan, budget: int) -> None:
             f"{one.method} has {pluralize(one.setting_count, 'setting')} to try and budget is {budget}; every method "
             "must have that many, for instance by a finer grid of rates."
         )
-    if one.momentum is None:
-        return
-    if one.momentum not in one.grid:
-        raise unknown(f"parameter in the grid of {one.method}", one.momentum, one.grid)
-    values = one.grid[one.momentum]
-    if not all(isinstance(value, int | float) and 0 <= value < 1 for value in values):
+
+
+def _check_momentum(one: TunedMethodPlan, parameter: str) -> None:
+    if parameter not in one.grid:
+        raise unknown(f"parameter in the grid of {one.method}", parameter, one.grid)
+    if not all(isinstance(value, int | float) and 0 <= value < 1 for value in one.grid[parameter]):
         raise InvalidInput(
-            f"The momentum of {one.method} is {one.momentum}; its grid must give it numbers of at least 0 and below 1."
+            f"The momentum of {one.method} is {parameter}; its grid must give it numbers of at least 0 and below 1."
         )
 
 
