@@ -333,6 +333,10 @@ def test_nobody_waits_for_a_client_that_has_dropped_out():
     ("settings", "message"),
     [
         ({"deadline": 0.1}, r"^deadline is 0\.1, but even the fastest client needs more; set at least 0\.817\.$"),
+        (
+            {"deadline": 0.1, "local_work": "uniform:0.5,1.0,round"},
+            r"^deadline is 0\.1, but even the fastest client needs more; set at least 0\.409\.$",
+        ),
         ({"deadline": 0}, r"^deadline is 0; it must be a number above 0 and at most 1e\+06\.$"),
         ({"client_dropout": 1}, r"^client_dropout is 1; it must be a number at least 0 and below 1\.$"),
         ({"client_dropout": -0.1}, r"^client_dropout is -0\.1; it must be a number at least 0 and below 1\.$"),

@@ -142,10 +142,13 @@ class ClientWork:
 
     def require_answers(self, seed: int, full: Sequence[int], local_steps: int) -> None:
         """Raise InvalidInput if every client would miss the deadline in every round."""
-        if self.deadline is None or self.local_work.every_round:
+        if self.deadline is None:
             return
-        steps = self.steps(seed, 1, dict(enumerate(full)))
-        fastest = min(own / (local_steps * client_speed(seed, client)) for client, own in steps.items())
+        if self.local_work.every_round:
+            steps = [steps_of_share(self.local_work.low, own) for own in full]
+        else:
+            steps = list(self.steps(seed, 1, dict(enumerate(full))).values())
+        fastest = min(own / (local_steps * client_speed(seed, client)) for client, own in enumerate(steps))
         if fastest > self.deadline:
             raise InvalidInput(
                 f"deadline is {self.deadline:g}, but even the fastest client needs more; set at least "

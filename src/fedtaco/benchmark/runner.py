@@ -1,6 +1,6 @@
 """Run a benchmark: tune each method on each task, then evaluate all of them, and the controls, on fresh seeds."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -79,7 +79,7 @@ def run_benchmark(
         load_dataset(task_config(task)["dataset"], options.data_dir)
     record = _empty_record(preset)
     if options.resume:
-        record = _with_earlier_tasks(record, out / RECORD, {task.name for task in preset.tasks})
+        record = _with_earlier_results(record, preset, out / RECORD)
     for task in preset.tasks:
         kept = _entries_to_keep(record, task)
         _insert_task(record, _run_task(preset, task, kept, out / task.folder, options, callback, on_stage))
@@ -104,7 +104,7 @@ def _empty_record(preset: Preset) -> BenchmarkRecord:
     )
 
 
-def _with_earlier_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) -> BenchmarkRecord:
+def _with_earlier_results(record: BenchmarkRecord, preset: Preset, path: Path) -> BenchmarkRecord:
     """Return a record with the results of an earlier one, if there is any.
 
     Results of another protocol, in which methods were tuned with other seeds or budgets, or compared with another one,
@@ -113,19 +113,25 @@ def _with_earlier_tasks(record: BenchmarkRecord, path: Path, names: Set[str]) ->
     Raises
     ------
     InvalidInput
-        If results on tasks other than those named would be left out.
+        If results would be lost: they do not fit the preset, and it does not run their task or method again.
     """
     if not path.exists():
         return record
     earlier = read_record(path)
-    if _protocol(earlier) != _protocol(record):
-        others = [task.name for task in earlier.tasks if task.name not in names]
-        if not others:
-            return record
-        raise InvalidInput(
-            f"{path} has results on {', '.join(others)}, which another preset or an earlier version of this one gave; "
-            "run these tasks too, or choose another folder (out)."
-        )
+    fits = _protocol(earlier) == _protocol(record)
+    tasks = {task.name: task for task in preset.tasks}
+    for one in earlier.tasks:
+        task = tasks.get(one.name)
+        kept = one.entries if task is None else _entries_to_keep(earlier, task)
+        repeated = set() if task is None else set(record.costs)
+        safe = repeated.union(entry.method for entry in kept if fits)
+        if lost := [entry.name for entry in one.entries if entry.method not in safe]:
+            raise InvalidInput(
+                f"{path} has results on {one.name} ({', '.join(lost)}) of another preset, or of an earlier version of "
+                "this one; name these methods and the task too, or choose another folder (out)."
+            )
+    if not fits:
+        return record
     twins = earlier.twins + [pair for pair in record.twins if pair not in earlier.twins]
     costs = dict(sorted({**earlier.costs, **record.costs}.items()))
     return replace(record, tasks=list(earlier.tasks), twins=twins, costs=costs)
