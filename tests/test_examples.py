@@ -35,6 +35,7 @@ PAGES = [
     "evaluation",
     "partial-models",
     "unequal-work",
+    "compression",
     "theory",
 ]
 
