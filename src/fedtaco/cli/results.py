@@ -14,7 +14,7 @@ from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import format_table
 
 OUTDONE_METHODS = ("taco", "taco-aggregation", "foolsgold")
-"""Methods below fedacg and taco-steady on most non-IID tasks of the benchmark that were run (docs/choosing.md)."""
+"""Methods below fedacg and taco-steady on most non-IID tasks of the benchmark (docs/choosing.md)."""
 
 
 def print_results(comparison: Comparison, options: CliOptions) -> None:
