@@ -32,7 +32,7 @@ class Choice:
     notes: Sequence[str] = field(default_factory=list)
     """Sentences on how the settings were chosen."""
     score: float = 0.0
-    """Accuracy on held-out samples at these settings; of a method that was tuned."""
+    """Accuracy on held-out samples at these settings; 0 for a control, which is not tuned."""
 
     def configs(self, task: Task) -> list[ExperimentConfig]:
         """Return the configuration of each seed of the evaluation, in which nothing is held out.
