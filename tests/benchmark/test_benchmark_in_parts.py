@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -107,6 +108,31 @@ def test_results_of_other_methods_are_kept_if_the_task_is_the_same(tmp_path):
     record = run_benchmark(both.select([], ["fedavg", "taco-uniform"]), tmp_path / "out", RESUME, Callback())
     assert [entry.notes for entry in record.tasks[0].entries] == [[], ["of before"], []]
     assert [replace(entry, notes=[]) for entry in record.tasks[0].entries] == before.tasks[0].entries
+
+
+def test_the_reference_need_not_be_run_again(tmp_path):
+    both = read_preset("own", TWO_TASKS).select(["digits even"], [])
+    run_benchmark(both.select([], ["fedavg", "taco-uniform"]), tmp_path / "out", IN_THIS_PROCESS, Callback())
+    for folder in ("tuning", "evaluation"):
+        shutil.rmtree(tmp_path / "out" / both.tasks[0].folder / folder)
+    counts = CountRuns()
+    record = run_benchmark(both.select([], ["taco-correction"]), tmp_path / "out", RESUME, counts)
+    together = run_benchmark(both, tmp_path / "together", IN_THIS_PROCESS, Callback())
+    assert {entry.name: entry for entry in record.tasks[0].entries} == {
+        entry.name: entry for entry in together.tasks[0].entries
+    }
+    assert counts.begun == 2  # one to tune, one to evaluate
+
+
+def test_without_results_of_the_reference_it_must_be_run(tmp_path):
+    both, counts = read_preset("own", TWO_TASKS), CountRuns()
+    run_benchmark(both.select(["digits even"], ["fedavg"]), tmp_path / "out", IN_THIS_PROCESS, Callback())
+    for options in (RESUME, RunOptions(overwrite=True, workers=1)):
+        with pytest.raises(
+            InvalidInput, match=r"no results of fedavg on digits (skewed|even), .* add it to the methods"
+        ):
+            run_benchmark(both.select([], ["taco-uniform"]), tmp_path / "out", options, counts)
+    assert counts.begun == 0
 
 
 @pytest.mark.parametrize("better", ["fedacg", "fedavgm"])

@@ -70,7 +70,8 @@ def run_benchmark(
     Raises
     ------
     InvalidInput
-        If a setting is not valid, a folder cannot be used, or results to keep are of another protocol.
+        If a setting is not valid, a folder cannot be used, results to keep are of another protocol, or there are no
+        results of the reference, and it is not among the methods.
     """
     require_folder_for_runs(out)
     for task in preset.tasks:
@@ -80,6 +81,8 @@ def run_benchmark(
     record = _empty_record(preset)
     if options.resume:
         record = _with_earlier_results(record, preset, out / RECORD)
+    for task in preset.tasks:
+        _require_reference(preset, task, record)
     for task in preset.tasks:
         kept = _entries_to_keep(record, task)
         _insert_task(record, _run_task(preset, task, kept, out / task.folder, options, callback, on_stage))
@@ -135,6 +138,16 @@ def _with_earlier_results(record: BenchmarkRecord, preset: Preset, path: Path) -
     twins = earlier.twins + [pair for pair in record.twins if pair not in earlier.twins]
     costs = dict(sorted({**earlier.costs, **record.costs}.items()))
     return replace(record, tasks=list(earlier.tasks), twins=twins, costs=costs)
+
+
+def _require_reference(preset: Preset, task: Task, record: BenchmarkRecord) -> None:
+    """Raise InvalidInput if a task has no results of the reference, and a preset does not run it."""
+    methods = {*(one.method for one in preset.methods), *(entry.method for entry in _entries_to_keep(record, task))}
+    if preset.reference not in methods:
+        raise InvalidInput(
+            f"There are no results of {preset.reference} on {task.name}, with which the others are compared; add it "
+            "to the methods."
+        )
 
 
 def _entries_to_keep(record: BenchmarkRecord, task: Task) -> list[EntryRecord]:

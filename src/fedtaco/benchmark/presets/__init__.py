@@ -108,8 +108,6 @@ class Preset:
         names, folders = [one.method for one in self.methods], [task.folder for task in self.tasks]
         if alike := [task.name for task in self.tasks if folders.count(task.folder) > 1]:
             raise InvalidInput(f"The tasks {', '.join(alike)} would use the same folder; name them differently.")
-        if self.reference not in names:
-            raise InvalidInput(f"The reference is {self.reference}, which is not among the methods; add it to them.")
         for pair in self.twins:
             if len(pair) != 2 or not set(pair) <= set(names):
                 raise InvalidInput(f"twins contains {', '.join(pair)}; each entry must be a pair of the methods.")
@@ -126,7 +124,7 @@ class Preset:
         Raises
         ------
         InvalidInput
-            If the preset lacks one of them, or the reference is left out.
+            If the preset lacks one of them.
         """
         for kind, chosen, known in (
             ("task", tasks, [task.name for task in self.tasks]),
@@ -189,6 +187,8 @@ def read_preset(name: str, text: str) -> Preset:
     tasks = [_read_task({**defaults, **one}) for one in entries["tasks"]]
     if not any(task.primary for task in tasks):
         raise InvalidInput("No task is primary; mark those that conclusions are drawn from with primary = true.")
+    if entries["reference"] not in entries["methods"]:
+        raise InvalidInput(f"The reference is {entries['reference']}, which is not among the methods; add it to them.")
     return Preset(
         name=name,
         title=entries["title"],
