@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -210,7 +211,7 @@ def steady_map(method, share, curvature, alpha):
         ahead = point.clone()
         point[0], ahead[0] = weights, fast
         constants = Constants(clients=clients, rounds=9, local_steps=steps, local_lr=1 / steps)
-        memory = {"fast": ahead, "alpha": alpha, "mean_alpha": alpha.mean().reshape(1)}
+        memory = {"fast": ahead, "alpha": alpha, "bounded_alpha": torch.full_like(alpha[:1], method.alpha_min)}
         rounds = torch.tensor([1 / share - 1], dtype=torch.float64)
         server = ServerState(point, {**method.server_memory(point, constants), **memory, "rounds": rounds})
         after = method.aggregate(server, upload_of(method, server, curvatures, goals, steps, 1 / steps))
@@ -256,6 +257,22 @@ def test_p6_the_short_first_steps_are_stable(response):
     growth = [abs(np.linalg.eigvals(p6_map(3 / (t + 2), response, t, 1 / t))).max() for t in range(1, 21)]
     assert max(growth[:4]) < 1
     assert response < 0.9 or max(growth[4:]) > 1
+
+
+@pytest.mark.parametrize("method", [TacoSteady(), TacoSteadyUniform()], ids=str)
+@pytest.mark.parametrize("weight_of_the_long", [1 / 20, 0.3])
+def test_p6_no_upload_moves_the_fast_point_further_than_their_mean_length(method, weight_of_the_long):
+    """All uploads are orthogonal, so that the mean α is below alpha_min, and one is much longer than the others."""
+    lengths = torch.tensor([17.8] + 19 * [0.6], dtype=torch.float64)
+    shares = torch.tensor([weight_of_the_long] + 19 * [(1 - weight_of_the_long) / 19], dtype=torch.float64)
+    uploads = replace(make_uploads(lengths.diag()), shares=shares, aggregation_weights=shares)
+    assert uploads.geometry.alpha.mean() < method.alpha_min
+    weights = torch.zeros(20, dtype=torch.float64)
+    memory = method.server_memory(weights, Constants(clients=20, rounds=99, local_steps=1, local_lr=1.0))
+    later = ServerState(weights, memory).with_memory(rounds=torch.tensor([50.0]))
+    fast = method.aggregate(later, uploads).memory["fast"]
+    assert float(-fast[0]) == pytest.approx(float(shares @ lengths))
+    assert float(-fast[1]) < float(-fast[0])
 
 
 @pytest.mark.parametrize("method", [TacoSteady(), TacoSteadyUniform()], ids=str)

@@ -114,7 +114,8 @@ def taco_steady(alpha_min, power=2.0):
         clients = [local_round(i, w, start, lambda x, i=i, s=shifts: s[i] / (K * LR)) for i in range(N)]
         updates = [client.update - shift for client, shift in zip(clients, shifts, strict=True)]
         alpha, t = alphas(updates), t + 1
-        a = max(alpha_min, alpha.mean(), 1 / t)
+        lengths = [np.linalg.norm(one) for one in updates]
+        a = max(alpha_min, alpha.mean(), max(lengths) / sum(lengths), 1 / t)
         z = z - mean(updates) / a
         after = w + (z - w) * (power + 1) / (t + power)
         yield w, clients, after

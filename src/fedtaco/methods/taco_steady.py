@@ -2,8 +2,10 @@
 
 The server moves a fast point z by long steps, 1/α times the mean update, and averages z over rounds: this is the model
 w. Clients start between w and z, the closer to z the better their last updates agreed. Uploads are not weighted by α,
-since such weights make TACO swing (docs/stability.md). The first steps are short, as with momentum: in round t, at most
-t times the mean update. Averaging long steps, instead of shortening them during a run, is the idea of Defazio et al.
+since such weights make TACO swing (docs/stability.md). Two bounds keep a step from throwing z away: in round t it is at
+most t times the mean update, so that the first steps are short, as with momentum; and no upload moves z further than
+the mean length of the uploads, so that a single long one, which makes all cosines small, is not multiplied. Averaging
+long steps, instead of shortening them during a run, is the idea of Defazio et al.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +16,7 @@ from torch import Tensor
 from fedtaco.methods.base import Broadcast, LocalContext, Method, NamedTensors, ServerState, Uploads
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
-from fedtaco.methods.tailored import INITIAL_ALPHA, LONGER_UPLOADS, Tailored
+from fedtaco.methods.tailored import LONGER_UPLOADS, Tailored
 from fedtaco.parameters import parameter
 
 
@@ -24,12 +26,13 @@ class TacoSteadyUniform(Method):
 
         x  <- x - local_lr * g, from x = w + a (z - w)
         α_i = (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-        a  <- max(alpha_min, mean α over this round's uploads, 1 / t)
+        a  <- max(alpha_min, mean α over this round's uploads, largest p_i |U_i| / sum of p_j |U_j|, 1 / t)
         z  <- z - sum of p_i U_i / a
         w  <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
-    t counts the rounds with uploads. The α of a client that is alone in its round is 1. Nothing is tailored to single
-    clients: this is the control of taco-steady. With a very large power and alpha_min = 1 it is FedAvg.
+    t counts the rounds with uploads, and a is 1 in the first. The α of a client that is alone in its round is 1.
+    Nothing is tailored to single clients: this is the control of taco-steady. With a very large power and
+    alpha_min = 1 it is FedAvg.
     """
 
     name = "taco-steady-uniform"
@@ -44,25 +47,20 @@ class TacoSteadyUniform(Method):
     power: float = parameter(2.0, "the point of round t enters the average with a weight of about t^power", low=0)
 
     def server_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
-        initial = weights.new_tensor([INITIAL_ALPHA])
-        return {"fast": weights, "mean_alpha": initial, "rounds": torch.zeros_like(initial)}
+        one = torch.ones(1, dtype=torch.float64, device=weights.device)
+        return {"fast": weights, "bounded_alpha": one, "rounds": torch.zeros_like(one)}
 
     def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
-        return Broadcast(server.weights + self.bounded_alpha(server) * _fast_direction(server))
-
-    def bounded_alpha(self, server: ServerState) -> float:
-        """Return a. Clients start at w + a (z - w), and the server steps 1/a times the mean update."""
-        longest_step = max(1.0, float(server.memory["rounds"]))
-        return max(self.alpha_min, float(server.memory["mean_alpha"]), 1 / longest_step)
+        return Broadcast(server.weights + float(server.memory["bounded_alpha"]) * _fast_direction(server))
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
         rounds = server.memory["rounds"] + 1
-        mean_alpha = uploads.geometry.alpha.mean().to(rounds.dtype).reshape(1)
-        server = server.with_memory(mean_alpha=mean_alpha, rounds=rounds)
-        step = uploads.relaxation / self.bounded_alpha(server)
-        fast = server.memory["fast"] - step * uploads.mean_update
+        mean_alpha = float(uploads.geometry.alpha.mean())
+        a = max(self.alpha_min, mean_alpha, _largest_share(uploads), 1 / float(rounds))
+        fast = server.memory["fast"] - uploads.relaxation / a * uploads.mean_update
         share = (self.power + 1) / (float(rounds) + self.power)
-        return replace(server, weights=torch.lerp(server.weights, fast, share)).with_memory(fast=fast)
+        moved = replace(server, weights=torch.lerp(server.weights, fast, share))
+        return moved.with_memory(fast=fast, bounded_alpha=torch.full_like(rounds, a), rounds=rounds)
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class TacoSteady(Tailored, TacoSteadyUniform):
         c_i  = (a - α_i) (z - w) / (K local_lr)
         U_i  = x_0 - x_K - K local_lr c_i, the update without the shift
         α_i <- (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-        a   <- max(alpha_min, mean α over this round's uploads, 1 / t)
+        a   <- max(alpha_min, mean α over this round's uploads, largest p_i |U_i| / sum of p_j |U_j|, 1 / t)
         z   <- z - sum of p_i U_i / a
         w   <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
@@ -89,7 +87,7 @@ class TacoSteady(Tailored, TacoSteadyUniform):
     def broadcast(self, server: ServerState, cohort: Tensor) -> Broadcast:
         message = super().broadcast(server, cohort)
         alpha = message.scalars["alpha"]
-        bounded = torch.full_like(alpha, self.bounded_alpha(server))
+        bounded = torch.full_like(alpha, float(server.memory["bounded_alpha"]))
         return replace(
             message, vectors={"direction": _fast_direction(server)}, scalars={"alpha": alpha, "bounded_alpha": bounded}
         )
@@ -102,6 +100,12 @@ class TacoSteady(Tailored, TacoSteadyUniform):
         assert local.correction is not None
         shift = local.over_all_steps(local.correction)
         return super().finish(update - shift, local)
+
+
+def _largest_share(uploads: Uploads) -> float:
+    """Return the largest p_i |U_i| / sum of p_j |U_j|; 0 if all uploads are zero."""
+    lengths = uploads.aggregation_weights * uploads.geometry.norms
+    return float(lengths.max() / lengths.sum()) if lengths.any() else 0.0
 
 
 def _fast_direction(server: ServerState) -> Tensor:
