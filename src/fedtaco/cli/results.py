@@ -13,8 +13,12 @@ from fedtaco.experiment.results import Comparison, SeveralRuns, Sweep
 from fedtaco.report.results import build_results
 from fedtaco.report.table_formats import format_table
 
-OUTDONE_METHODS = ("taco", "taco-aggregation", "foolsgold")
-"""Methods below fedacg and taco-steady on most non-IID tasks of the benchmark (docs/choosing.md)."""
+OUTDONE_METHODS = {
+    "taco": ("taco with γ = 1/K, its default,", "try one of them, or on images γ = 2/K"),
+    "taco-aggregation": ("taco-aggregation", "try one of them"),
+    "foolsgold": ("foolsgold", "try one of them"),
+}
+"""Methods below fedacg and taco-steady on most non-IID tasks of the benchmark, and what to do (docs/choosing.md)."""
 
 
 def print_results(comparison: Comparison, options: CliOptions) -> None:
@@ -32,9 +36,10 @@ def print_results(comparison: Comparison, options: CliOptions) -> None:
 def point_to_better_method(method: str) -> None:
     """Print a line on standard error if the benchmark says that another method is better."""
     if method in OUTDONE_METHODS:
+        outdone, advice = OUTDONE_METHODS[method]
         print_line(
-            f"In our benchmark fedacg and taco-steady are more accurate than {method} on most non-IID tasks, and swing "
-            "less: try one of them (docs/choosing.md).",
+            f"In our benchmark fedacg and taco-steady are more accurate than {outdone} on most non-IID tasks, and "
+            f"swing less: {advice} (docs/choosing.md).",
             stderr,
         )
 
