@@ -1,11 +1,13 @@
 """A TACO that settles: α sets how far the server steps, and the model is an average over rounds.
 
-The server moves a fast point z by long steps, 1/α times the mean update, and averages z over rounds: this is the model
-w. Clients start between w and z, the closer to z the better their last updates agreed. Uploads are not weighted by α,
-since such weights make TACO swing (docs/stability.md). Two bounds keep a step from throwing z away: in round t it is at
-most t times the mean update, so that the first steps are short, as with momentum; and no upload moves z further than
-the mean length of the uploads, so that a single long one, which makes all cosines small, is not multiplied. Averaging
-long steps, instead of shortening them during a run, is the idea of Defazio et al.
+The server moves a fast point z by 1/a times the mean update, where a is the mean α of the uploads: the less they agree,
+the shorter is their mean, and the more it is multiplied. The model w is the running average of z, and clients start
+between the two. Uploads are not weighted by α, since such weights make TACO swing (docs/stability.md). Averaging long
+steps, instead of shortening them during a run, is the idea of Defazio et al.
+
+Two lower bounds of a keep z from being thrown away. The first, 1/t, keeps the first steps short. The second, the
+largest share of one upload in the summed lengths, keeps an upload that is far too long, and thereby lowers the mean α,
+from being multiplied by 1/α.
 """
 
 from dataclasses import dataclass, replace
