@@ -115,8 +115,8 @@ def taco_steady(alpha_min, power=2.0):
         updates = [client.update - shift for client, shift in zip(clients, shifts, strict=True)]
         alpha, t = alphas(updates), t + 1
         lengths = [np.linalg.norm(one) for one in updates]
-        a = max(alpha_min, alpha.mean(), max(lengths) / sum(lengths), 1 / t)
-        z = z - mean(updates) / a
+        a = max(alpha_min, alpha.mean(), 1 / t)
+        z = z - mean(updates) / max(a, max(lengths) / N / np.median(lengths))
         after = w + (z - w) * (power + 1) / (t + power)
         yield w, clients, after
         w = after

@@ -42,8 +42,8 @@ def taco_steady(rounds, steps=EQUAL, tailored=True, alpha_min=0.1, power=2.0):
             U.append(local_sgd(i, start, lambda x, i=i, s=shift: s / (steps[i] * LR), steps[i]) - shift)
         alpha[list(cohort)] = own = alphas(U)[0]
         lengths = [np.linalg.norm(one) for one in U]
-        a = max(alpha_min, np.mean(own), max(lengths) / sum(lengths), 1 / t)
-        z = z - mean(U) / a
+        a = max(alpha_min, np.mean(own), 1 / t)
+        z = z - mean(U) / max(a, max(lengths) / len(U) / np.median(lengths))
         w = w + (z - w) * (power + 1) / (t + power)
     return w, w
 

@@ -5,9 +5,9 @@ the shorter is their mean, and the more it is multiplied. The model w is the run
 between the two. Uploads are not weighted by α, since such weights make TACO swing (docs/stability.md). Averaging long
 steps, instead of shortening them during a run, is the idea of Defazio et al.
 
-Two lower bounds of a keep z from being thrown away. The first, 1/t, keeps the first steps short. The second, the
-largest share of one upload in the summed lengths, keeps an upload that is far too long, and thereby lowers the mean α,
-from being multiplied by 1/α.
+Two bounds keep z from being thrown away: the step of round t is at most t times the mean update, so that the first
+steps are short, and no upload moves z further than the median length of the uploads. An upload that is far too long
+would otherwise lower the mean α, and be multiplied by 1/α.
 """
 
 from dataclasses import dataclass, replace
@@ -24,17 +24,18 @@ from fedtaco.parameters import parameter
 
 @dataclass(frozen=True)
 class TacoSteadyUniform(Method):
-    """The server takes steps of 1/a times the mean update, and the model w is the average of the points z it reaches.
+    """The server takes steps of 1/a times the mean update, or shorter, and w is the average of the points z it reaches.
 
         x  <- x - local_lr * g, from x = w + a (z - w)
         α_i = (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-        a  <- max(alpha_min, mean α over this round's uploads, largest p_i |U_i| / sum of p_j |U_j|, 1 / t)
-        z  <- z - sum of p_i U_i / a
+        a  <- max(alpha_min, mean α over this round's uploads, 1 / t)
+        b   = largest p_i |U_i| / median |U_j|
+        z  <- z - sum of p_i U_i / max(a, b)
         w  <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
-    t counts the rounds with uploads, and a is 1 in the first. The α of a client that is alone in its round is 1.
-    Nothing is tailored to single clients: this is the control of taco-steady. With a very large power and
-    alpha_min = 1 it is FedAvg.
+    t counts the rounds with uploads, and a is 1 in the first. The α of a client that is alone in its round is 1. The
+    median is that of the uploads that are not zero. Nothing is tailored to single clients: this is the control of
+    taco-steady. With a very large power and alpha_min = 1 it is FedAvg, as long as no p_i |U_i| exceeds the median.
     """
 
     name = "taco-steady-uniform"
@@ -58,8 +59,9 @@ class TacoSteadyUniform(Method):
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
         rounds = server.memory["rounds"] + 1
         mean_alpha = float(uploads.geometry.alpha.mean())
-        a = max(self.alpha_min, mean_alpha, _largest_share(uploads), 1 / float(rounds))
-        fast = server.memory["fast"] - uploads.relaxation / a * uploads.mean_update
+        a = max(self.alpha_min, mean_alpha, 1 / float(rounds))
+        step = uploads.relaxation / max(a, _longest_part(uploads))
+        fast = server.memory["fast"] - step * uploads.mean_update
         share = (self.power + 1) / (float(rounds) + self.power)
         moved = replace(server, weights=torch.lerp(server.weights, fast, share))
         return moved.with_memory(fast=fast, bounded_alpha=torch.full_like(rounds, a), rounds=rounds)
@@ -73,8 +75,9 @@ class TacoSteady(Tailored, TacoSteadyUniform):
         c_i  = (a - α_i) (z - w) / (K local_lr)
         U_i  = x_0 - x_K - K local_lr c_i, the update without the shift
         α_i <- (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
-        a   <- max(alpha_min, mean α over this round's uploads, largest p_i |U_i| / sum of p_j |U_j|, 1 / t)
-        z   <- z - sum of p_i U_i / a
+        a   <- max(alpha_min, mean α over this round's uploads, 1 / t)
+        b    = largest p_i |U_i| / median |U_j|
+        z   <- z - sum of p_i U_i / max(a, b)
         w   <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
     A client with α_i < a is shifted back towards the average w, one with α_i > a on towards the fast point z. Before a
@@ -104,10 +107,10 @@ class TacoSteady(Tailored, TacoSteadyUniform):
         return super().finish(update - shift, local)
 
 
-def _largest_share(uploads: Uploads) -> float:
-    """Return the largest p_i |U_i| / sum of p_j |U_j|; 0 if all uploads are zero."""
-    lengths = uploads.aggregation_weights * uploads.geometry.norms
-    return float(lengths.max() / lengths.sum()) if lengths.any() else 0.0
+def _longest_part(uploads: Uploads) -> float:
+    """Return b, the largest p_i |U_i| over the median length of the uploads that are not zero; 0 if all are zero."""
+    norms = uploads.geometry.norms
+    return float((uploads.aggregation_weights * norms).max() / norms[norms > 0].quantile(0.5)) if norms.any() else 0.0
 
 
 def _fast_direction(server: ServerState) -> Tensor:
