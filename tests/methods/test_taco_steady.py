@@ -12,6 +12,7 @@ from fedtaco.methods import Constants, ServerState, TacoSteady, TacoSteadyUnifor
 
 TWO_DIRECTIONS = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]], dtype=torch.float64)
 MOSTLY_ZERO = torch.tensor([1.0, 1.0] + 18 * [0.0], dtype=torch.float64).diag()
+UNEQUAL = torch.tensor([100.0, 1, 2, 3, 4, 5], dtype=torch.float64).diag()
 ONE_LONG = torch.tensor([17.8] + 18 * [0.6] + [0.0], dtype=torch.float64).diag()
 CASES = {  # uploads, round, a, and max(a, b)
     # α of an upload that points in the direction of the mean is 1 - 1/N, here for ten uploads
@@ -24,6 +25,7 @@ CASES = {  # uploads, round, a, and max(a, b)
     "below alpha_min": (torch.eye(200, dtype=torch.float64), 50, 0.1, 0.1),
     # cosines of the others with the mean are about 0.6 / 17.8
     "one is long, and one zero": (ONE_LONG, 50, 0.1, 17.8 / 20 / 0.6),
+    "the others have unequal lengths": (UNEQUAL, 50, 0.1, 100 / 6 / 3.5),
     "few are not zero": (MOSTLY_ZERO, 50, 0.1, 0.1),
     "all are zero": (torch.zeros(20, 3, dtype=torch.float64), 50, 0.1, 0.1),
 }
