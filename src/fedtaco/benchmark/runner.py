@@ -85,7 +85,9 @@ def run_benchmark(
         _require_reference(preset, task, record)
     for task in preset.tasks:
         kept = _entries_to_keep(record, task)
-        _insert_task(record, _run_task(preset, task, kept, out / task.folder, options, callback, on_stage))
+        result = _run_task(preset, task, kept, out / task.folder, options, callback, on_stage)
+        others = [one for one in record.tasks if one.name != task.name]
+        record.tasks[:] = sorted([*others, result], key=lambda one: _place(one.name, preset.task_order))
         with writing_run(out):
             write_record(record, out / RECORD)
     return record
@@ -157,10 +159,9 @@ def _entries_to_keep(record: BenchmarkRecord, task: Task) -> list[EntryRecord]:
     return [entry for entry in entries if [run.seed for run in entry.evaluation] in ([], list(task.seeds))]
 
 
-def _insert_task(record: BenchmarkRecord, result: TaskRecord) -> None:
-    """Put the results on a task into the place of earlier ones, or at the end."""
-    place = next((place for place, task in enumerate(record.tasks) if task.name == result.name), len(record.tasks))
-    record.tasks[place : place + 1] = [result]
+def _place(name: str, order: Sequence[str]) -> int:
+    """Return the place of a name in an order; unknown names come last."""
+    return order.index(name) if name in order else len(order)
 
 
 def _protocol(record: BenchmarkRecord) -> tuple[object, ...]:
@@ -176,7 +177,7 @@ def _run_task(
     callback: Callback,
     on_stage: OnStage,
 ) -> TaskRecord:
-    """Return the results of the methods of a preset, and the earlier ones of others; controls come last."""
+    """Return the results of the methods of a preset, and earlier ones of others, in its order; controls come last."""
     tuned = _tune(preset, task, folder / "tuning", options, callback, on_stage)
     choices = [choose_settings(one, plan.method) for one, plan in zip(tuned, preset.methods, strict=True)]
     candidates = {one.name: one for one in (*map(_earlier_choice, kept), *choices)}
@@ -200,7 +201,8 @@ def _run_task(
         for choice, one in zip_longest(choices, tuned)
     ]
     merged = {entry.name: entry for entry in (*kept, *entries)}
-    return _task_record(task, sorted(merged.values(), key=lambda entry: not entry.tuning))
+    ordered = sorted(merged.values(), key=lambda entry: (not entry.tuning, _place(entry.name, preset.method_order)))
+    return _task_record(task, ordered)
 
 
 def _earlier_choice(entry: EntryRecord) -> Choice:

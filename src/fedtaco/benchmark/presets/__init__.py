@@ -103,6 +103,10 @@ class Preset:
     """Pairs of a tailored method and the method with the mean coefficient for all clients."""
     momentum: Mapping[str, str] = field(default_factory=dict)
     """For each method that takes steps 1/(1 - β) times as long, selected or not, the parameter that is its β."""
+    method_order: Sequence[str] = ()
+    """Names of all methods, selected or not, in the order of the page."""
+    task_order: Sequence[str] = ()
+    """Names of all tasks, selected or not, in the order of the page."""
 
     def __post_init__(self) -> None:
         names, folders = [one.method for one in self.methods], [task.folder for task in self.tasks]
@@ -199,6 +203,8 @@ def read_preset(name: str, text: str) -> Preset:
         tasks=tasks,
         twins=entries.get("twins", []),
         momentum={method: one["momentum"] for method, one in entries["methods"].items() if "momentum" in one},
+        method_order=list(entries["methods"]),
+        task_order=[task.name for task in tasks],
     )
 
 
