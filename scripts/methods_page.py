@@ -34,10 +34,10 @@ def describe(method: type[Method]) -> Iterator[str]:
         if paragraph.startswith(" "):
             yield from ("```", *(line[4:] for line in paragraph.splitlines()), "```")
         else:
-            yield from wrap(paragraph, WIDTH)
+            yield from wrap(paragraph, WIDTH, break_on_hyphens=False)
     yield ""
     for item in list_facts(method):
-        yield from wrap(f"- {item}", WIDTH, subsequent_indent="  ")
+        yield from wrap(f"- {item}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def list_facts(method: type[Method]) -> Iterator[str]:

@@ -33,7 +33,7 @@ class TacoSteadyUniform(Method):
         z  <- z - sum of p_i U_i / max(a, b)
         w  <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
-    t counts the rounds with uploads, and a is 1 in the first. The α of a client that is alone in its round is 1. The
+    z starts at w and a at 1; t counts the rounds with uploads. The α of a client that is alone in its round is 1. The
     median is that of the uploads that are not zero. Nothing is tailored to single clients: this is the control of
     taco-steady. With a very large power and alpha_min = 1 it is FedAvg, as long as no p_i |U_i| exceeds the median.
     """
@@ -80,8 +80,8 @@ class TacoSteady(Tailored, TacoSteadyUniform):
         z   <- z - sum of p_i U_i / max(a, b)
         w   <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
-    A client with α_i < a is shifted back towards the average w, one with α_i > a on towards the fast point z. Before a
-    client's first upload, its α_i is 0.1.
+    z starts at w and a at 1. A client with α_i < a is shifted back towards the average w, one with α_i > a on towards
+    the fast point z. Before a client's first upload, its α_i is 0.1.
     """
 
     name = "taco-steady"
