@@ -100,6 +100,21 @@ def test_tables_of_a_task(record, tmp_path):
     assert cells(lines, "Cost for a client", "taco")[1:] == ["1", "0", "1", "0", "2", "1"]
 
 
+def test_held_out_accuracy_at_each_rate(tmp_path):
+    def tried(rate, score, seed=100, **parameters):
+        run = make_tuning_run(score, rate, seed=seed, stopped=None if score else "It diverged.")
+        return replace(run, settings={**run.settings, **parameters})
+
+    momentum = [tried(0.1, 0.7, **{"fedacg.momentum": 0.5}), tried(0.1, 0.8, **{"fedacg.momentum": 0.9})]
+    fedacg = make_entry("fedacg", [[0.5]], tuning=[*momentum, tried(0.3, None), tried(0.3, 0.9, seed=101)])
+    fedavg = make_entry("fedavg", [[0.5]], tuning=[tried(0.02, 0.6), tried(0.1, 0.65)])
+    record = make_benchmark(make_task([fedavg, fedacg, make_entry(LOCAL_CONTROL, [[0.5]], tuning=[])]))
+    lines = lines_of(replace(record, tuning_seeds=[100, 101]), tmp_path)
+    assert "| method | rate 0.02, % | rate 0.1, % | rate 0.3, % |" in lines
+    assert cells(lines, "adult: tuning", "fedavg", table=1)[1:] == ["60.0", "65.0", "–"]
+    assert cells(lines, "adult: tuning", "fedacg", table=1)[1:] == ["–", "80.0", "0.0"]
+
+
 def test_primary_tasks_come_first_and_are_summarised(record, tmp_path):
     lines = lines_of(record, tmp_path)
     assert lines.index("## adult") < lines.index("## mnist")

@@ -16,6 +16,7 @@ from fedtaco.benchmark.tables import (
     course_table,
     describe_ranking,
     overview_table,
+    rates_table,
     tuning_table,
     twins_table,
 )
@@ -50,6 +51,9 @@ LEGEND = (
     "show how early a method could be: among its settings whose held-out accuracy is at most a percentage point below "
     "the best of any method, they are the rounds of the earliest. Only settings that were tried with all tuning seeds "
     "count. These settings were not evaluated.",
+    "A second table of tuning shows how sensitive methods are to the local learning rate: their held-out accuracy at "
+    "each rate with the first tuning seed, at the best values of their other parameters. A run that diverged counts "
+    "as 0.",
     "Worst tenth: the mean accuracy, after the last round, of the tenth of the clients with the lowest accuracy. The "
     "accuracy of a client is the test accuracy of each class, weighted by its own label distribution.",
     "Own output: the model that the method returns; for most methods it is the global model w.",
@@ -118,7 +122,8 @@ def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
         seeds = ", ".join(map(str, one.seeds))
         yield _Section(task.name, [f"{kind}: {settings}; seeds {seeds}.", describe_ranking(one)], results, one)
         notes = [_describe_tuning(record, task), *(note for entry in task.entries for note in entry.notes)]
-        yield _Section(f"{task.name}: tuning", notes, [tuning_table(task)])
+        rates = rates_table(task, record.tuning_seeds[0])
+        yield _Section(f"{task.name}: tuning", notes, [tuning_table(task), *([rates] if rates.rows else [])])
     yield _Section("Cost for a client", [], [cost_table(record)])
 
 

@@ -122,6 +122,26 @@ def _tuning_row(entry: EntryRecord, tried: Sequence[TriedSettings], earliest: Tr
     ]
 
 
+def rates_table(task: TaskRecord, seed: int) -> FormattedTable:
+    """Return the accuracy of each method at each local rate that was tried with a seed.
+
+    Of several settings with the same rate, the best counts; a run that diverged counts as 0.
+    """
+    scores: dict[str, dict[float, float]] = {}
+    for entry in task.entries:
+        for run in entry.tuning:
+            rate = run.settings.get("local_lr")
+            if run.seed == seed and isinstance(rate, int | float):
+                own = scores.setdefault(entry.name, {})
+                own[rate] = max(own.get(rate, 0.0), run.validation_score or 0.0)
+    rates = sorted({rate for own in scores.values() for rate in own})
+    rows = [
+        [name, *(f"{100 * own[rate]:.1f}" if rate in own else MISSING for rate in rates)]
+        for name, own in scores.items()
+    ]
+    return _table(["method", *(f"rate {rate:g}, %" for rate in rates)], rows)
+
+
 def _format_settings(entry: EntryRecord, settings: Values) -> str:
     parts = [f"{name.removeprefix(f'{entry.method}.')}={value}" for name, value in settings.items()]
     return ", ".join(parts) or MISSING
