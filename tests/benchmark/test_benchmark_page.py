@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 
@@ -67,6 +68,15 @@ def test_controls_are_explained_if_there_are_any(tmp_path):
     fedavg, control = make_entry("fedavg", [[0.5]]), make_entry(LOCAL_CONTROL, [[0.5]], method="fedavg")
     assert "controls" not in " ".join(lines_of(make_benchmark(make_task([fedavg])), tmp_path))
     assert "The two controls are FedAvg" in " ".join(lines_of(make_benchmark(make_task([fedavg, control])), tmp_path))
+
+
+@pytest.mark.parametrize("reached", [[[0.5]], [[]]], ids=["fedavg is drawn", "nothing is drawn"])
+def test_controls_are_not_drawn(tmp_path, reached):
+    stopped = [] if reached[0] else [0]
+    fedavg, control = make_entry("fedavg", reached, stopped), make_entry(LOCAL_CONTROL, [[0.5]], method="fedavg")
+    write_page(make_benchmark(make_task([fedavg, control])), tmp_path / "page.html")
+    drawn = re.findall(r'alt="Test accuracy over rounds of ([^"]*)"', (tmp_path / "page.html").read_text())
+    assert drawn == (["fedavg"] if reached[0] else [])
 
 
 def lines_of(record, tmp_path):

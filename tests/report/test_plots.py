@@ -38,6 +38,16 @@ def test_lines_and_bands_connect_evaluated_rounds():
     assert np.isfinite(axes.collections[0].get_paths()[0].vertices).all()
 
 
+@pytest.mark.parametrize("methods", [4, 5])
+def test_the_legend_of_many_methods_is_beside_the_curves(methods):
+    figure = plot_accuracy({f"method {number}": [history(0.2, 0.4)] for number in range(methods)})
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    legend = axes.get_legend() or figure.legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == [f"method {number}" for number in range(methods)]
+    assert legend.get_window_extent().overlaps(axes.get_window_extent()) == (methods == 4)
+
+
 def test_names_are_not_read_as_formulas(tmp_path):
     plot_accuracy({"$x^{$": [history(0.2, 0.4)]}, tmp_path / "out.png")
     assert (tmp_path / "out.png").is_file()

@@ -181,7 +181,7 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
         body.append(f"<section><h2>{escape(section.title)}</h2>")
         items = "".join(f"<li>{escape(printable(sentence, MAX_SENTENCE))}</li>" for sentence in section.sentences)
         body += [f"<ul>{items}</ul>"] if items else []
-        body += [_draw(section.drawn)] if section.drawn and section.drawn.curves else []
+        body += [_draw(section.drawn)] if section.drawn else []
         body += [
             f'<div class="scroll" tabindex="0">{html_table(table.header, table.rows)}</div>' for table in section.tables
         ]
@@ -211,9 +211,14 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
 
 
 def _draw(comparison: TaskComparison) -> str:
-    """Return the accuracy over rounds of the reference and the highest methods, as an image with a caption."""
-    others = [name for name in comparison.ranking if name in comparison.curves and name != comparison.reference]
-    drawn = [name for name in (comparison.reference, *others[: MAX_CURVES - 1]) if name in comparison.curves]
+    """Return the accuracy over rounds of the reference and the highest methods, as an image with a caption.
+
+    Controls are left out: as they are not tuned, many stay at chance level. Without any curve, the text is empty.
+    """
+    others = [name for name in comparison.ranking if name != comparison.reference and name not in CONTROL_FOLDERS]
+    drawn = [name for name in (comparison.reference, *others) if name in comparison.curves][:MAX_CURVES]
+    if not drawn:
+        return ""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "curves.svg"
         histories = {name: [_history(curve) for curve in comparison.curves[name]] for name in drawn}

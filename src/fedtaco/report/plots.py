@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MARKERS = "osD^Xv*"
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MUTED, GRID = "#566070", "#dce1e8"
+LEGEND_INSIDE = 4
+"""Maximum number of curves whose legend is inside the axes; with more, it is beside them, where it covers nothing."""
 
 
 def plot_accuracy(
@@ -61,7 +63,8 @@ def plot_accuracy(
     """
     if path is not None:
         check_output_file(Path(path), PLOT_SUFFIXES, "path")
-    figure: Figure = figure_class()(figsize=(5.0, 3.2), layout="constrained")
+    beside = len(histories) > LEGEND_INSIDE
+    figure: Figure = figure_class()(figsize=(7.0 if beside else 5.0, 3.2), layout="constrained")
     from matplotlib.ticker import MaxNLocator
 
     axes = figure.subplots()
@@ -76,7 +79,9 @@ def plot_accuracy(
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color=GRID, linewidth=0.6)
-    if axes.lines:
+    if beside:
+        figure.legend(loc="outside right upper", frameon=False, fontsize="small")
+    elif axes.lines:
         axes.legend(frameon=False, fontsize="small")
     if path is not None:
         save_figure(figure, Path(path))
