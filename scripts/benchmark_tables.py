@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the pages and tables of the benchmark from its records, such as scripts/benchmark-mlp.json.
+"""Write the pages, tables and figures of the benchmark from its records, such as scripts/benchmark-mlp.json.
 
 A record is the benchmark.json that `fedtaco benchmark` writes, whose runs take hours.
 """
@@ -9,6 +9,7 @@ from statistics import fmean
 
 from pages import DOCS, markdown_table, write_sections
 
+from fedtaco.benchmark.figures import draw_differences
 from fedtaco.benchmark.page import findings, write_page
 from fedtaco.benchmark.record import BenchmarkRecord, read_record
 from fedtaco.benchmark.task_comparison import TaskComparison
@@ -27,6 +28,8 @@ def main() -> None:
         if path.exists():
             record = read_record(path)
             write_page(record, DOCS / f"{preset}.md")
+            tasks = [TaskComparison(task, record.reference) for task in record.tasks]
+            draw_differences(tasks, DOCS / "images" / f"{preset}.svg")
             overview = format_table(findings(record)[0], "markdown").rstrip()
             write_sections(DOCS / "results.md", {preset: overview, f"{preset}-steady": steady_table(record)})
 

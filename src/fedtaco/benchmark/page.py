@@ -1,13 +1,16 @@
 """The page of a benchmark, as HTML or Markdown, drawn from its record alone."""
 
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fedtaco.benchmark.figures import LINEAR, draw_curves, draw_differences
 from fedtaco.benchmark.plan import CONTROL_FOLDERS
 from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, TaskRecord
 from fedtaco.benchmark.tables import (
@@ -23,17 +26,13 @@ from fedtaco.benchmark.tables import (
 from fedtaco.benchmark.task_comparison import TaskComparison
 from fedtaco.files import replacing, writing
 from fedtaco.printable import printable
-from fedtaco.records import History, RoundRecord
 from fedtaco.records.formatting import pluralize
 from fedtaco.report.labels import figure_class
 from fedtaco.report.output_files import check_output_file
 from fedtaco.report.page import html_table
-from fedtaco.report.plots import plot_accuracy
 from fedtaco.report.table_formats import MARKDOWN, FormattedTable, format_table
 
 SUFFIXES = (".html", ".md")
-MAX_CURVES = 7
-"""Maximum number of methods in a figure."""
 MAX_SENTENCE = 2000
 """Maximum number of characters in a sentence."""
 LEGEND = (
@@ -67,8 +66,8 @@ class _Section:
     title: str
     sentences: Sequence[str]
     tables: Sequence[FormattedTable]
-    drawn: TaskComparison | None = None
-    """The methods whose curves are drawn below the sentences."""
+    figure: Callable[[], str] | None = None
+    """Returns the figure below the sentences, in HTML."""
 
 
 def write_page(record: BenchmarkRecord, out: Path) -> None:
@@ -104,14 +103,18 @@ def findings(record: BenchmarkRecord) -> tuple[FormattedTable, list[str]]:
 
     All tasks count if none of them is primary.
     """
-    compared = [TaskComparison(task, record.reference) for task in record.tasks]
-    primary = [one for one in compared if one.task.primary] or compared
+    primary = _primary_tasks(record)
     return overview_table(record, primary), [f"{one.task.name}: {describe_ranking(one)}" for one in primary]
+
+
+def _primary_tasks(record: BenchmarkRecord) -> list[TaskComparison]:
+    compared = [TaskComparison(task, record.reference) for task in record.tasks]
+    return [one for one in compared if one.task.primary] or compared
 
 
 def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
     overview, sentences = findings(record)
-    yield _Section("Overview", sentences, [overview])
+    yield _Section("Overview", sentences, [overview], partial(_differences_figure, _primary_tasks(record)))
     yield _Section("How it was made", [*_protocol(record), *LEGEND], [])
     for task in sorted(record.tasks, key=lambda task: not task.primary):
         one = TaskComparison(task, record.reference)
@@ -120,7 +123,8 @@ def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
         twins = twins_table(one, record.twins)
         results = [accuracy_table(one), course_table(one), *([twins] if twins.rows else [])]
         seeds = ", ".join(map(str, one.seeds))
-        yield _Section(task.name, [f"{kind}: {settings}; seeds {seeds}.", describe_ranking(one)], results, one)
+        sentences = [f"{kind}: {settings}; seeds {seeds}.", describe_ranking(one)]
+        yield _Section(task.name, sentences, results, partial(_curves_figure, one))
         notes = [_describe_tuning(record, task), *(note for entry in task.entries for note in entry.notes)]
         rates = rates_table(task, record.tuning_seeds[0])
         yield _Section(f"{task.name}: tuning", notes, [tuning_table(task), *([rates] if rates.rows else [])])
@@ -181,7 +185,7 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
         body.append(f"<section><h2>{escape(section.title)}</h2>")
         items = "".join(f"<li>{escape(printable(sentence, MAX_SENTENCE))}</li>" for sentence in section.sentences)
         body += [f"<ul>{items}</ul>"] if items else []
-        body += [_draw(section.drawn)] if section.drawn else []
+        body += [section.figure()] if section.figure else []
         body += [
             f'<div class="scroll" tabindex="0">{html_table(table.header, table.rows)}</div>' for table in section.tables
         ]
@@ -210,27 +214,41 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
 """
 
 
-def _draw(comparison: TaskComparison) -> str:
-    """Return the accuracy over rounds of the reference and the highest methods, as an image with a caption.
+def _differences_figure(comparisons: Sequence[TaskComparison]) -> str:
+    """Return the differences to the reference as an image with a caption; empty if there are none."""
+    with _image_file() as path:
+        if not draw_differences(comparisons, path):
+            return ""
+        return _embed(
+            path,
+            f"Differences to {comparisons[0].reference} on each task",
+            f"Differences to {comparisons[0].reference} in percentage points, with 95 % confidence intervals; a filled "
+            f"dot is a significant difference. The scale is linear from −{LINEAR:g} to {LINEAR:g}, and logarithmic "
+            "beyond.",
+        )
 
-    Controls are left out: as they are not tuned, many stay at chance level. Without any curve, the text is empty.
-    """
-    others = [name for name in comparison.ranking if name != comparison.reference and name not in CONTROL_FOLDERS]
-    drawn = [name for name in (comparison.reference, *others) if name in comparison.curves][:MAX_CURVES]
-    if not drawn:
-        return ""
+
+def _curves_figure(comparison: TaskComparison) -> str:
+    """Return the accuracy over rounds as an image with a caption; empty if there is none."""
+    with _image_file() as path:
+        drawn = draw_curves(comparison, path)
+        if not drawn:
+            return ""
+        return _embed(
+            path,
+            f"Test accuracy over rounds of {', '.join(drawn)}",
+            "The reference, if it was evaluated, and the methods with the highest accuracy. Line: mean over seeds. "
+            "Band: from the lowest to the highest seed.",
+        )
+
+
+@contextmanager
+def _image_file() -> Iterator[Path]:
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "curves.svg"
-        histories = {name: [_history(curve) for curve in comparison.curves[name]] for name in drawn}
-        plot_accuracy(histories, path, comparison.task.target)
-        source = b64encode(path.read_bytes()).decode()
-    return (
-        f'<img alt="Test accuracy over rounds of {escape(printable(", ".join(drawn)))}" '
-        f'src="data:image/svg+xml;base64,{source}">\n'
-        f'<p class="note">The reference, if it was evaluated, and the methods with the highest accuracy. '
-        "Line: mean over seeds. Band: from the lowest to the highest seed.</p>"
-    )
+        yield Path(folder) / "figure.svg"
 
 
-def _history(accuracies: Sequence[float]) -> History:
-    return History([RoundRecord(number, accuracy, None, None, 0.0) for number, accuracy in enumerate(accuracies, 1)])
+def _embed(image: Path, alt: str, caption: str) -> str:
+    source = b64encode(image.read_bytes()).decode()
+    alt, caption = (escape(printable(text, MAX_SENTENCE)) for text in (alt, caption))
+    return f'<img alt="{alt}" src="data:image/svg+xml;base64,{source}">\n<p class="note">{caption}</p>'
