@@ -11,7 +11,8 @@ from pages import DOCS, markdown_table, write_sections
 
 from fedtaco.benchmark.figures import draw_differences
 from fedtaco.benchmark.page import findings, write_page
-from fedtaco.benchmark.record import BenchmarkRecord, read_record
+from fedtaco.benchmark.record import BenchmarkRecord, TaskRecord, read_record
+from fedtaco.benchmark.tables import MISSING, rates_table
 from fedtaco.benchmark.task_comparison import TaskComparison
 from fedtaco.benchmark.tried_settings import earliest_settings, tried_with_all_seeds
 from fedtaco.methods import PAPER_METHODS
@@ -20,18 +21,39 @@ from fedtaco.report.table_formats import format_table
 
 PRESETS = ("benchmark-mlp", "benchmark-participation", "benchmark-cnn")
 STEADY, TWIN = "taco-steady", "taco-steady-uniform"
+AT_HIGH_RATES = ("fedavg", "fedacg", "scaffold", "taco", STEADY)
 
 
 def main() -> None:
+    at_high_rates = []
     for preset in PRESETS:
         path = Path(__file__).parent / f"{preset}.json"
         if path.exists():
             record = read_record(path)
+            at_high_rates += [high_rate_row(record, task) for task in record.tasks]
             write_page(record, DOCS / f"{preset}.md")
             tasks = [TaskComparison(task, record.reference) for task in record.tasks]
             draw_differences(tasks, DOCS / "images" / f"{preset}.svg")
             overview = format_table(findings(record)[0], "markdown").rstrip()
             write_sections(DOCS / "results.md", {preset: overview, f"{preset}-steady": steady_table(record)})
+
+    headers = ["preset", "task", "rate", *(f"{name}, %" for name in AT_HIGH_RATES)]
+    write_sections(DOCS / "results.md", {"benchmark-rates": markdown_table(headers, at_high_rates)})
+
+
+def high_rate_row(record: BenchmarkRecord, task: TaskRecord) -> list[str]:
+    """Return the accuracies on held-out samples at the highest local rate that all methods tried on a task."""
+    table = rates_table(task, record.tuning_seeds[0])
+    accuracies = {name: cells for name, *cells in table.rows}
+    own = [accuracies[name] for name in AT_HIGH_RATES if name in accuracies]
+    column = max(place for place, cells in enumerate(zip(*own, strict=True)) if MISSING not in cells)
+    rate = table.header[1 + column].removeprefix("rate ").removesuffix(", %")
+    return [
+        record.name,
+        task.name,
+        rate,
+        *(accuracies[name][column] if name in accuracies else MISSING for name in AT_HIGH_RATES),
+    ]
 
 
 def steady_table(record: BenchmarkRecord) -> str:
