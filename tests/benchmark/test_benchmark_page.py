@@ -105,7 +105,7 @@ def test_held_out_accuracy_at_each_rate(tmp_path):
         run = make_tuning_run(score, rate, seed=seed, stopped=None if score else "It diverged.")
         return replace(run, settings={**run.settings, **parameters})
 
-    momentum = [tried(0.1, 0.7, **{"fedacg.momentum": 0.5}), tried(0.1, 0.8, **{"fedacg.momentum": 0.9})]
+    momentum = [tried(0.1, score, **{"fedacg.momentum": beta}) for beta, score in ((0.5, 0.7), (0.7, 0.8), (0.9, 0.6))]
     fedacg = make_entry("fedacg", [[0.5]], tuning=[*momentum, tried(0.3, None), tried(0.3, 0.9, seed=101)])
     fedavg = make_entry("fedavg", [[0.5]], tuning=[tried(0.02, 0.6), tried(0.1, 0.65)])
     record = make_benchmark(make_task([fedavg, fedacg, make_entry(LOCAL_CONTROL, [[0.5]], tuning=[])]))
