@@ -126,7 +126,7 @@ def test_selection():
     preset = read_preset("own", OWN)
     assert [task.name for task in preset.select(["skewed"], []).tasks] == ["skewed"]
     only = preset.select([], ["fedavg"])
-    assert ([one.method for one in only.methods], only.twins) == (["fedavg"], [])
+    assert ([one.method for one in only.methods], only.twins) == (["fedavg"], preset.twins)
     for tasks, methods, words in (
         (["odd"], [], "There is no task in own 'odd'"),
         ([], ["krum"], "There is no method in own 'krum'"),

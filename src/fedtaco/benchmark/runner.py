@@ -137,9 +137,8 @@ def _with_earlier_results(record: BenchmarkRecord, preset: Preset, path: Path) -
             )
     if not fits:
         return record
-    twins = earlier.twins + [pair for pair in record.twins if pair not in earlier.twins]
     costs = dict(sorted({**earlier.costs, **record.costs}.items()))
-    return replace(record, tasks=list(earlier.tasks), twins=twins, costs=costs)
+    return replace(record, tasks=list(earlier.tasks), costs=costs)
 
 
 def _require_reference(preset: Preset, task: Task, record: BenchmarkRecord) -> None:

@@ -100,7 +100,7 @@ class Preset:
     methods: Sequence[TunedMethodPlan]
     tasks: Sequence[Task]
     twins: Sequence[Sequence[str]] = ()
-    """Pairs of a tailored method and the method with the mean coefficient for all clients."""
+    """Pairs of a tailored method and the method with the mean coefficient for all clients, selected or not."""
     momentum: Mapping[str, str] = field(default_factory=dict)
     """For each method that takes steps 1/(1 - β) times as long, selected or not, the parameter that is its β."""
     method_order: Sequence[str] = ()
@@ -109,11 +109,11 @@ class Preset:
     """Names of all tasks, selected or not, in the order of the page."""
 
     def __post_init__(self) -> None:
-        names, folders = [one.method for one in self.methods], [task.folder for task in self.tasks]
+        folders = [task.folder for task in self.tasks]
         if alike := [task.name for task in self.tasks if folders.count(task.folder) > 1]:
             raise InvalidInput(f"The tasks {', '.join(alike)} would use the same folder; name them differently.")
         for pair in self.twins:
-            if len(pair) != 2 or not set(pair) <= set(names):
+            if len(pair) != 2 or not set(pair) <= set(self.method_order):
                 raise InvalidInput(f"twins contains {', '.join(pair)}; each entry must be a pair of the methods.")
         for one in self.methods:
             _check_grid(one, self.budget)
@@ -140,7 +140,6 @@ class Preset:
             self,
             tasks=[task for task in self.tasks if not tasks or task.name in tasks],
             methods=[one for one in self.methods if not methods or one.method in methods],
-            twins=[pair for pair in self.twins if not methods or set(pair) <= set(methods)],
         )
 
 
