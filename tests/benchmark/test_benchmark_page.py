@@ -119,7 +119,7 @@ def test_primary_tasks_come_first_and_are_summarised(record, tmp_path):
     lines = lines_of(record, tmp_path)
     assert lines.index("## adult") < lines.index("## mnist")
     table, sentences = findings(record)
-    assert table.header == ["method", "adult, %", "tasks above / below fedavg"]
+    assert table.header == ["method", "adult, %", "tasks significantly above / below fedavg"]
     assert [row[-1] for row in table.rows] == ["–", "1 / 0", "1 / 0", "0 / 0"]
     assert sentences == [
         "adult: taco-correction is highest, with 75.7 ± 0.8 % (3 seeds); difference to the next, taco-uniform: +0.0 "

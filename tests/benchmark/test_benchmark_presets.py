@@ -185,7 +185,8 @@ def test_presets_of_the_protocol():
     assert {task.settings["local_lr"] for task in mlp.tasks if task.settings["dataset"] == "adult"} == {0.003}
     assert mlp.twins == [["taco-correction", "taco-uniform"], ["taco-steady", "taco-steady-uniform"]]
     cnn = load_preset("benchmark-cnn")
-    assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco", "taco-steady"]
+    assert [one.method for one in cnn.methods] == ["fedavg", "fedacg", "scaffold", "taco", *cnn.twins[0]]
+    assert cnn.twins == [["taco-steady", "taco-steady-uniform"]]
     assert {task.settings["model"] for task in cnn.tasks} == {"cnn"}
     assert {tuple(one.rates) for one in cnn.methods} == {(1, 3, 10, 30)}
 

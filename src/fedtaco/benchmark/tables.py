@@ -31,7 +31,7 @@ def overview_table(record: BenchmarkRecord, comparisons: Sequence[TaskComparison
         for name in names
     ]
     header = ["method", *(f"{one.task.name}, %" for one in comparisons)]
-    return _table([*header, f"tasks above / below {record.reference}"], rows)
+    return _table([*header, f"tasks significantly above / below {record.reference}"], rows)
 
 
 def accuracy_table(comparison: TaskComparison) -> FormattedTable:

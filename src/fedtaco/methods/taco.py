@@ -120,8 +120,8 @@ class Taco(TacoCorrection):
         α_i <- (1 - |U_i| / sum of |U_j|) max(0, cos(U_i, mean U))
         w   <- w - sum of p_i U_i, p_i in proportion to α_i
 
-    Δ is the last round's accumulated direction, K times sum of p_i U_i / (K local_lr), so that at the default γ = 1/K
-    the correction is (1 - α_i) times the last mean direction. The method returns w + (1 - mean α)(w - last w).
+    Δ is the last round's sum of p_i U_i / local_lr, which is accumulated over K steps, so that at the default γ = 1/K
+    the correction is (1 - α_i) times the mean direction of a step. The method returns w + (1 - mean α)(w - last w).
     """
 
     name = "taco"

@@ -69,7 +69,7 @@ class TacoSteadyUniform(Method):
 
 @dataclass(frozen=True)
 class TacoSteady(Tailored, TacoSteadyUniform):
-    """As taco-steady-uniform, and each client is shifted from w + a (z - w) to w + α_i (z - w) during its steps.
+    """The server steps further if clients disagree, w is the average of its points z, and α_i shifts each client.
 
         x   <- x - local_lr * (g + c_i), from x = w + a (z - w)
         c_i  = (a - α_i) (z - w) / (K local_lr)
@@ -80,8 +80,10 @@ class TacoSteady(Tailored, TacoSteadyUniform):
         z   <- z - sum of p_i U_i / max(a, b)
         w   <- w + (z - w) (power + 1) / (t + power), t = 1, 2, ...
 
-    z starts at w and a at 1. A client with α_i < a is shifted back towards the average w, one with α_i > a on towards
-    the fast point z. Before a client's first upload, its α_i is 0.1.
+    Everything but the shift c_i is as in taco-steady-uniform: z starts at w and a at 1; t counts the rounds with
+    uploads; the α of a client that is alone in its round is 1; the median is that of the uploads that are not zero. The
+    shift moves a client from w + a (z - w) to w + α_i (z - w) during its steps: back towards the average w if α_i < a,
+    on towards the fast point z if α_i > a. Before a client's first upload, its α_i is 0.1.
     """
 
     name = "taco-steady"
