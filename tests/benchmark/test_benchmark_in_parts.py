@@ -52,10 +52,10 @@ rates = [1]
 grid = { "fedacg.momentum" = [0.5, 0.9] }
 momentum = "fedacg.momentum"
 
-[methods.fedavgm]
+[methods."own_momentum:Heavy"]
 rates = [1]
-grid = { "fedavgm.momentum" = [0.5, 0.9] }
-momentum = "fedavgm.momentum"
+grid = { "heavy.momentum" = [0.5, 0.9] }
+momentum = "heavy.momentum"
 
 [[tasks]]
 """
@@ -87,8 +87,6 @@ def test_results_on_other_tasks_are_kept(tmp_path):
     assert read_record(tmp_path / "out" / "benchmark.json") == record
     alone = [run_benchmark(one, tmp_path / one.tasks[0].folder, IN_THIS_PROCESS, Callback()) for one in (first, second)]
     assert record.tasks == [task for one in alone for task in one.tasks]
-    replaced = run_benchmark(first, tmp_path / "out", RunOptions(overwrite=True, workers=1), Callback())
-    assert replaced == alone[0]
 
 
 def test_a_record_of_a_part_of_the_methods_keeps_costs_and_twins_of_the_others(tmp_path):
@@ -133,17 +131,66 @@ def test_without_results_of_the_reference_it_must_be_run(tmp_path):
     assert counts.begun == 0
 
 
-@pytest.mark.parametrize("better", ["fedacg", "fedavgm"])
-def test_controls_are_of_the_best_momentum_method_of_all_commands(tmp_path, monkeypatch, better):
+@pytest.fixture
+def own_momentum(tmp_path, monkeypatch):
+    """A module with a method, FedAvgM under another name."""
+    code = "import fedtaco\n\nclass Heavy(fedtaco.FedAvgM):\n    name = 'heavy'\n    summary = 'FedAvgM'\n"
+    (tmp_path / "own_momentum.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("own_momentum")
+@pytest.mark.parametrize("better", ["fedacg", "own_momentum:Heavy"])
+@pytest.mark.parametrize("first", ["fedacg", "own_momentum:Heavy"])
+def test_controls_are_of_the_best_momentum_method_of_all_commands(tmp_path, monkeypatch, first, better):
     preset = read_preset("own", FEDAVG.replace("[[tasks]]", MOMENTUM))
     monkeypatch.setattr(
-        "fedtaco.benchmark.runner.late_validation_accuracy", lambda run: 0.9 if run["method"] == better else 0.8
+        "fedtaco.benchmark.runner.late_validation_accuracy",
+        lambda run: 0.9 if RunFolder(run["folder"]).config()["method"] == better else 0.8,
     )
-    for methods in (["fedavg", "fedacg"], ["fedavg", "fedavgm"]):
+    for methods in (["fedavg", first], ["fedacg", "own_momentum:Heavy"]):
         record = run_benchmark(preset.select([], methods), tmp_path / "out", RESUME, Callback())
     together = run_benchmark(preset, tmp_path / "together", IN_THIS_PROCESS, Callback())
-    assert record.tasks == together.tasks
+    assert record == together
     assert record.tasks[0].entries[-2].notes == [f"The controls use η = 0.05 and β = 0.5 of {better}."]
+
+
+def test_controls_that_no_longer_follow_from_the_preset_are_removed(tmp_path):
+    text = FEDAVG.replace("[[tasks]]", MOMENTUM)
+    both = ["fedavg", "fedacg"]
+    before = run_benchmark(read_preset("own", text).select([], both), tmp_path / "out", RESUME, Callback())
+    assert len(before.tasks[0].entries) == 4
+    without = read_preset("own", text.replace("momentum = ", "# momentum = "))
+    record = run_benchmark(without.select([], ["fedacg"]), tmp_path / "out", RESUME, Callback())
+    assert [entry.name for entry in record.tasks[0].entries] == both
+
+
+def test_code_of_methods_that_are_not_selected_is_not_imported(tmp_path):
+    text = TWO_TASKS.replace("[methods.taco-uniform]", '[methods."absent:Code"]').replace(
+        '"taco-uniform"', '"absent:Code"'
+    )
+    only = read_preset("own", text).select(["digits even"], ["fedavg", "taco-correction"])
+    record = run_benchmark(only, tmp_path / "out", IN_THIS_PROCESS, Callback())
+    assert record.twins == [["taco-correction", "absent:Code"]]
+
+
+def test_a_benchmark_is_not_replaced_unasked_and_only_as_far_as_asked(tmp_path):
+    both = read_preset("own", TWO_TASKS)
+    before = run_benchmark(both, tmp_path / "out", IN_THIS_PROCESS, Callback())
+    path = tmp_path / "out" / "benchmark.json"
+    for folder in tmp_path.glob("out/digits-*"):
+        shutil.rmtree(folder)
+    counts, even = CountRuns(), both.select(["digits even"], [])
+    with pytest.raises(InvalidInput, match=r"holds a benchmark already; continue it \(resume\), replace its results"):
+        run_benchmark(even, tmp_path / "out", IN_THIS_PROCESS, counts)
+    assert (counts.begun, read_record(path)) == (0, before)
+
+    overwrite = RunOptions(overwrite=True, workers=1)
+    longer = read_preset("own", TWO_TASKS.replace("rounds = 2", "rounds = 3", 1)).select(["digits even"], [])
+    record = run_benchmark(longer, tmp_path / "out", overwrite, Callback())
+    assert [task.settings["rounds"] for task in record.tasks] == [3, 2]
+    assert record.tasks[1] == before.tasks[1]
+    assert run_benchmark(even, tmp_path / "out", overwrite, Callback()) == before
 
 
 @pytest.mark.parametrize(

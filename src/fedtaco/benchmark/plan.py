@@ -23,9 +23,10 @@ CONTROL_FOLDERS = {LOCAL_CONTROL: "control-local", SERVER_CONTROL: "control-serv
 
 @dataclass(frozen=True)
 class Choice:
-    """A method with the settings at which it is evaluated; a control has a name of its own."""
+    """A method with the settings at which it is evaluated."""
 
     name: str
+    """The method as the preset names it; a control has a name of its own."""
     method: str
     settings: Mapping[str, float | str]
     """The local rate and the parameters that were tuned or, of a control, derived; empty if all runs diverged."""
@@ -47,7 +48,8 @@ class Choice:
 
     def folder(self, seed: int) -> Path:
         """Return the folder of a run, relative to that of the evaluation."""
-        return Path(folder_of_trial(CONTROL_FOLDERS.get(self.name, self.name), self.settings)) / f"seed{seed}"
+        name = CONTROL_FOLDERS.get(self.name) or METHODS.find(self.method).name
+        return Path(folder_of_trial(name, self.settings)) / f"seed{seed}"
 
 
 def refuse_code(preset: Preset, named: Sequence[str]) -> None:
@@ -142,11 +144,11 @@ def choose_finalists(trials: Sequence[Trial], tuned: Sequence[TunedMethod], coun
 def choose_settings(tuned: TunedMethod, method: str) -> Choice:
     """Return a method with the setting that has the highest score."""
     if not tuned.best:
-        return Choice(tuned.method, method, {}, tuned.notes)
+        return Choice(method, method, {}, tuned.notes)
     notes = list(tuned.notes)
     if len(tuned.best) > 1:
         notes.append(f"{len(tuned.best)} settings of {tuned.method} are tied; the one with the lowest values is used.")
-    return Choice(tuned.method, method, tuned.best[0].point, notes, tuned.best[0].validation_accuracy)
+    return Choice(method, method, tuned.best[0].point, notes, tuned.best[0].validation_accuracy)
 
 
 def plan_controls(preset: Preset, task: Task, tuned: Sequence[Choice]) -> list[Choice]:
@@ -199,7 +201,7 @@ def estimate_work(preset: Preset, task: Task) -> Work:
     configs += [
         (trial.method, config)
         for number, trial in enumerate(trials)
-        if number % preset.budget < task.finalists
+        if number % preset.budget < task.finalists  # which settings are the best is unknown, only how many
         for config in trial.configs[1:]
     ]
     config = task_config(task)

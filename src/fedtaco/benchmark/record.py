@@ -23,7 +23,7 @@ DIGITS = 4
 RUN_DEPTH = 6
 """How deeply a run is nested in the file: tasks, one of them, its entries, one of them, its runs, one of them."""
 LAST_ROUNDS = WINDOW
-"""Number of rounds at the end of a run that its figures are of."""
+"""Number of rounds, the last ones of a run, over which its figures are computed."""
 Accuracy = Annotated[float, Domain("an accuracy", low=0, high=1)]
 Values = dict[str, float | str]
 """Values of settings and parameters, by name."""
@@ -97,7 +97,9 @@ class EntryRecord:
     """A method or a control on one task."""
 
     name: str
+    """The method as the preset names it, such as ``"taco"`` or ``"mine:Clipped"``, or the name of the control."""
     method: str
+    """The method as the preset names it; of a control, FedAvg."""
     settings: Values
     """The settings that were chosen; empty if all of them diverged, and nothing was evaluated."""
     notes: list[str]

@@ -55,8 +55,8 @@ def run_benchmark(
     out
         Folder for the run folders and for ``benchmark.json``, which is written after every task.
     options
-        How to run; with ``resume``, runs that have ended are not repeated, and what ``benchmark.json`` contains on
-        tasks and methods that are not in the preset is kept.
+        How to run; with ``resume``, runs that have ended are not repeated, with ``overwrite``, they are. In both cases,
+        results in ``benchmark.json`` of tasks and methods that are not in the preset are kept.
     callback
         Called as runs proceed.
     on_stage
@@ -70,8 +70,8 @@ def run_benchmark(
     Raises
     ------
     InvalidInput
-        If a setting is not valid, a folder cannot be used, results to keep are of another protocol, or there are no
-        results of the reference, and it is not among the methods.
+        If a setting is not valid, a folder cannot be used, results would be lost, or there are no results of the
+        reference, and it is not among the methods.
     """
     require_folder_for_runs(out)
     for task in preset.tasks:
@@ -79,7 +79,12 @@ def run_benchmark(
         plan_tuning(preset, task)
         load_dataset(task_config(task)["dataset"], options.data_dir)
     record = _empty_record(preset)
-    if options.resume:
+    if (out / RECORD).exists():
+        if not (options.resume or options.overwrite):
+            raise InvalidInput(
+                f"{out} holds a benchmark already; continue it (resume), replace its results on these tasks and "
+                "methods (overwrite), or choose another folder (out)."
+            )
         record = _with_earlier_results(record, preset, out / RECORD)
     for task in preset.tasks:
         _require_reference(preset, task, record)
@@ -94,23 +99,23 @@ def run_benchmark(
 
 
 def _empty_record(preset: Preset) -> BenchmarkRecord:
-    methods = {METHODS.find(one.method) for one in preset.methods}
+    names = sorted(one.method for one in preset.methods)
     return BenchmarkRecord(
         format=FORMAT,
         fedtaco=__version__,
         name=preset.name,
         title=preset.title,
-        reference=METHODS.find(preset.reference).name,
+        reference=preset.reference,
         budget=preset.budget,
         tuning_seeds=list(preset.tuning_seeds),
-        twins=[[METHODS.find(method).name for method in pair] for pair in preset.twins],
-        costs={method.name: method.cost for method in sorted(methods, key=lambda method: method.name)},
+        twins=[list(pair) for pair in preset.twins],
+        costs={name: METHODS.find(name).cost for name in names},
         tasks=[],
     )
 
 
 def _with_earlier_results(record: BenchmarkRecord, preset: Preset, path: Path) -> BenchmarkRecord:
-    """Return a record with the results of an earlier one, if there is any.
+    """Return a record with the results of an earlier one.
 
     Results of another protocol, in which methods were tuned with other seeds or budgets, or compared with another one,
     are left out.
@@ -120,8 +125,6 @@ def _with_earlier_results(record: BenchmarkRecord, preset: Preset, path: Path) -
     InvalidInput
         If results would be lost: they do not fit the preset, and it does not run their task or method again.
     """
-    if not path.exists():
-        return record
     earlier = read_record(path)
     fits = _protocol(earlier) == _protocol(record)
     tasks = {task.name: task for task in preset.tasks}
@@ -182,6 +185,7 @@ def _run_task(
     candidates = {one.name: one for one in (*map(_earlier_choice, kept), *choices)}
     controls = plan_controls(preset, task, list(candidates.values()))
     choices += [one for one in controls if candidates.get(one.name) != one]
+    still_valid = [entry for entry in kept if entry.tuning or entry.name in {one.name for one in controls}]
     runs = [
         (config, folder / "evaluation" / one.folder(config["seed"])) for one in choices for config in one.configs(task)
     ]
@@ -191,7 +195,7 @@ def _run_task(
     entries = [
         EntryRecord(
             name=choice.name,
-            method=METHODS.find(choice.method).name,
+            method=choice.method,
             settings=dict(choice.settings),
             notes=list(choice.notes),
             tuning=[] if one is None else _tuning_records(one, task_config(task)["target"]),
@@ -199,15 +203,15 @@ def _run_task(
         )
         for choice, one in zip_longest(choices, tuned)
     ]
-    merged = {entry.name: entry for entry in (*kept, *entries)}
+    merged = {entry.name: entry for entry in (*still_valid, *entries)}
     ordered = sorted(merged.values(), key=lambda entry: (not entry.tuning, _place(entry.name, preset.method_order)))
     return _task_record(task, ordered)
 
 
 def _earlier_choice(entry: EntryRecord) -> Choice:
     """Return the settings of an earlier evaluation, with the score for which they were chosen."""
-    scores = [tried.score for tried in tried_with_all_seeds(entry.tuning, rounds=0) if tried.settings == entry.settings]
-    return Choice(entry.name, entry.method, entry.settings, entry.notes, *scores)
+    scores = (tried.score for tried in tried_with_all_seeds(entry.tuning, rounds=0) if tried.settings == entry.settings)
+    return Choice(entry.name, entry.method, entry.settings, entry.notes, score=next(scores, 0.0))
 
 
 def _task_record(task: Task, entries: list[EntryRecord]) -> TaskRecord:

@@ -113,10 +113,10 @@ def _tuning_row(entry: EntryRecord, tried: Sequence[TriedSettings], earliest: Tr
     count = len({tuple(sorted(run.settings.items())) for run in entry.tuning})
     return [
         entry.name,
-        _format_settings(entry, entry.settings),
+        _format_settings(entry.settings),
         _percent([run.validation_score or 0.0 for run in entry.tuning if run.settings == entry.settings]),
         next((f"{one.rounds:.1f}" for one in tried if one.settings == entry.settings), MISSING),
-        f"{earliest.rounds:.1f} ({_format_settings(entry, earliest.settings)})" if earliest else MISSING,
+        f"{earliest.rounds:.1f} ({_format_settings(earliest.settings)})" if earliest else MISSING,
         str(count) if count else "not tuned",
         str(sum(run.stopped is not None for run in entry.tuning)) if count else MISSING,
     ]
@@ -142,9 +142,13 @@ def rates_table(task: TaskRecord, seed: int) -> FormattedTable:
     return _table(["method", *(f"rate {rate:g}, %" for rate in rates)], rows)
 
 
-def _format_settings(entry: EntryRecord, settings: Values) -> str:
-    parts = [f"{name.removeprefix(f'{entry.method}.')}={value}" for name, value in settings.items()]
-    return ", ".join(parts) or MISSING
+def _format_settings(settings: Values) -> str:
+    """Format the local rate and parameters, the latter without the method's name.
+
+    >>> _format_settings({"local_lr": 0.1, "taco.gamma": 0.02})
+    'local_lr=0.1, gamma=0.02'
+    """
+    return ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items()) or MISSING
 
 
 def cost_table(record: BenchmarkRecord) -> FormattedTable:

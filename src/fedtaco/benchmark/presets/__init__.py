@@ -19,7 +19,7 @@ from fedtaco.runs.settings import ExperimentConfig
 
 PER_STEP = "/K"
 """Ending of a value in a grid that is divided by the number of local steps, as in ``"0.5/K"``."""
-NOT_IN_TASKS = ("method", "parameters", "seed", "validation", "eval_every", "local_epochs", "local_work")
+NOT_IN_TASKS = ("method", "parameters", "seed", "validation", "eval_every", "server_lr", "local_epochs", "local_work")
 """Settings that the protocol determines; by the last two, clients would not all take the same number of steps."""
 GridValues = list[float | str]
 
