@@ -2,8 +2,8 @@
 """Run the seven methods and other readings of TACO on Fashion-MNIST with inputs in [0, 1], and on adult.
 
 A run on Fashion-MNIST takes some twenty minutes on one core; names after the folder choose some of the readings. The
-same command continues where it stopped. The figures are kept in readings.json, beside this script, of which the tables
-in docs/results.md are made; without a folder, only the tables are written.
+same command continues where it stopped. The figures are kept in readings.json, beside this script, and the tables in
+docs/results.md are made from that file; without a folder, only the tables are written.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from pages import DOCS, markdown_table, write_sections
 from torch import Tensor
 
 import fedtaco
+from fedtaco.benchmark.record import DIGITS, first_round_at
 from fedtaco.methods import PAPER_METHODS, FoolsGold, Method, ServerState, Taco, Uploads, geometry_of
 from fedtaco.methods.base import NamedTensors
 from fedtaco.methods.constants import Constants
@@ -126,6 +127,7 @@ class Task:
     """Settings at which all readings are run."""
 
     settings: Mapping[str, Any]
+    rounds: int
     target: float
     seeds: int
     paper: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Task:
 TASKS = {
     "fmnist": Task(
         settings={"dataset": "fmnist:unit", "engine": "serial"},
+        rounds=100,
         target=0.7,
         seeds=1,
         paper={
@@ -152,6 +155,7 @@ TASKS = {
     ),
     "adult": Task(
         settings={"dataset": "adult", "partition": "dirichlet:0.1", "engine": "batched", "workers": 1},
+        rounds=50,
         target=0.78,
         seeds=5,
     ),
@@ -180,7 +184,7 @@ def run_all_seeds(name: str, task: Task, folder: Path) -> None:
     for seed in range(task.seeds):
         out = task.folder(folder, name, seed)
         print(out, flush=True)
-        settings = {**task.settings, **reading.settings, "seed": seed}
+        settings = {**task.settings, **reading.settings, "rounds": task.rounds, "seed": seed}
         try:
             fedtaco.run(reading.method, out=out, resume=True, **settings)
         except fedtaco.RunStopped as stop:
@@ -204,7 +208,7 @@ def figures(run_folder: RunFolder) -> dict[str, Any]:
     last_rounds = (row for row in run_folder.client_rows() if row["round"] > len(records) - WINDOW)
     weights = [row["weight"] or 0.0 for row in last_rounds]
     return {
-        "accuracy": [round(record.accuracy, 4) for record in records if record.accuracy is not None],
+        "accuracy": [round(record.accuracy, DIGITS) for record in records if record.accuracy is not None],
         "expelled": len(summary.get("expelled") or []),
         "weights": [round(min(weights), 4), round(max(weights), 4)],
     }
@@ -216,22 +220,30 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], task: Task) -> str:
     headers = ["reading", target, "final accuracy, %", "last ten rounds, mean (range)", "seeds that swing"]
     headers += ["clients' weights"]
     headers += ["the paper's rounds", "the paper's accuracy, %"] if task.paper else []
-    fedavg_ranges = [accuracy_range(run["accuracy"]) for run in runs["fedavg"]]
+    fedavg_ranges = [late_range(run["accuracy"], task) for run in runs["fedavg"]]
     return markdown_table(headers, (row(name, runs[name], task, fedavg_ranges) for name in READINGS if name in runs))
+
+
+def late_range(curve: Sequence[float], task: Task) -> float | None:
+    """Return the range of the last ten accuracies; ``None`` if the run ended early, and so does not swing."""
+    return accuracy_range(curve) if len(curve) == task.rounds else None
 
 
 def row(name: str, runs: Sequence[Mapping[str, Any]], task: Task, fedavg_ranges: Sequence[float | None]) -> list[str]:
     curves = [run["accuracy"] for run in runs]
     expelled = fmean(run["expelled"] for run in runs)
+    ended_early = sum(len(curve) < task.rounds for curve in curves)
+    remarks = [f"{expelled:g} clients expelled"] if expelled else []
+    remarks += [f"{ended_early} of {len(curves)} runs ended early"] if ended_early else []
     partners = fedavg_ranges if name != "fedavg" else [None] * len(curves)
     swinging = [
-        range_swings(accuracy_range(curve), alternates(curve), partner)
+        range_swings(late_range(curve, task), alternates(curve), partner)
         for curve, partner in zip(curves, partners, strict=True)
     ]
     last = [100 * accuracy for curve in curves for accuracy in curve[-WINDOW:]]
     cells = [
-        READINGS[name].text + (f" ({expelled:g} clients expelled)" if expelled else ""),
-        rounds_to_target(curves, task.target),
+        READINGS[name].text + (f" ({'; '.join(remarks)})" if remarks else ""),
+        rounds_to_target(curves, task),
         f"{100 * fmean(curve[-1] for curve in curves):.1f}",
         f"{fmean(last):.1f} ({min(last):.1f} to {max(last):.1f})",
         f"{sum(swinging)} of {len(curves)}",
@@ -240,11 +252,11 @@ def row(name: str, runs: Sequence[Mapping[str, Any]], task: Task, fedavg_ranges:
     return cells + list(task.paper.get(name, ("–", "–"))) if task.paper else cells
 
 
-def rounds_to_target(curves: Sequence[Sequence[float]], target: float) -> str:
-    """Return the mean number of rounds, or "100+" if a curve of 100 rounds does not reach the target."""
-    reached = [next((number for number, one in enumerate(curve, 1) if one >= target), None) for curve in curves]
+def rounds_to_target(curves: Sequence[Sequence[float]], task: Task) -> str:
+    """Return the mean number of rounds, or "100+" if a run of 100 rounds does not reach the target."""
+    reached = [first_round_at(task.target, curve) for curve in curves]
     known = [number for number in reached if number is not None]
-    return f"{fmean(known):g}" if len(known) == len(curves) else f"{len(curves[0])}+"
+    return f"{fmean(known):g}" if len(known) == len(curves) else f"{task.rounds}+"
 
 
 if __name__ == "__main__":

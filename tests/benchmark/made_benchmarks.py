@@ -22,8 +22,8 @@ def make_entry(name, curves, stopped=(), **changes):
     return EntryRecord(name, **{**fields, **changes})
 
 
-def make_task(entries, name="adult", primary=True, target=0.75):
-    return TaskRecord(name, primary, target, 12, {"dataset": "adult", "rounds": 3}, list(entries))
+def make_task(entries, name="adult", primary=True, target=0.75, rounds=3):
+    return TaskRecord(name, primary, target, 12, {"dataset": "adult", "rounds": rounds}, list(entries))
 
 
 def make_benchmark(*tasks, twins=()):

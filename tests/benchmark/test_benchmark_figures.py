@@ -45,7 +45,7 @@ def test_differences_are_drawn_with_their_intervals(drawn, tmp_path):
 
 def test_significant_differences_are_filled(drawn, tmp_path):
     comparison = compare(("fedavg", LOW), ("taco", [[0.6], [0.621], [0.61]]), ("stem", SPREAD))
-    assert list(comparison.significant) == ["taco"]
+    assert comparison.significantly_above == ["taco"]
     draw_differences([comparison], tmp_path / "out.svg")
     taco, stem = (container[0].get_markerfacecolor() for container in drawn[0].axes[0].containers)
     assert (taco != "white", stem) == (True, "white")

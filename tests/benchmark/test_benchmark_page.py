@@ -94,10 +94,21 @@ def test_tables_of_a_task(record, tmp_path):
     assert cells(lines, "adult", "fedavg", table=1)[1:3] == ["3+", "0 of 3"]
     assert cells(lines, "adult", "taco-correction", table=2)[1:] == ["taco-uniform", r"+0.0 \[+0.0, +0.0\]"]
     tuning = cells(lines, "adult: tuning", "taco-uniform")
-    assert tuning[1:] == [r"local\_lr=0.1", "50.0", "4.0", r"4.0 (local\_lr=0.1)", "1", "0"]
+    assert tuning[1:] == [r"local\_lr=0.1", "50.0", "3+", r"3+ (local\_lr=0.1)", "1", "0"]
     assert r"- local\_lr = 0.1 is the largest value tried." in lines
     assert cells(lines, "mnist: tuning", "stem")[1:] == ["–", "–", "–", "–", "1", "1"]
     assert cells(lines, "Cost for a client", "taco")[1:] == ["1", "0", "1", "0", "2", "1"]
+
+
+def test_range_swings_and_accuracies_at_the_end_leave_out_runs_that_diverged(tmp_path):
+    calm, wide = [0.80, 0.81] * 5, [0.8, 0.86] * 5
+    taco = make_entry("taco", [wide, calm, [*wide, 0.2]], stopped=[2])
+    taco.evaluation[0] = replace(taco.evaluation[0], worst_tenth_accuracy=0.4)
+    taco.evaluation[2] = replace(taco.evaluation[2], worst_tenth_accuracy=0.1)
+    lines = lines_of(make_benchmark(make_task([make_entry("fedavg", [calm, calm, calm]), taco])), tmp_path)
+    assert cells(lines, "adult", "taco")[5:] == ["45.0 ± 7.1", "83.5 ± 3.5", "83.5 ± 3.5"]
+    assert cells(lines, "adult", "taco", table=1)[4:] == ["3.5", "1 of 3", "1 of 3"]
+    assert cells(lines, "adult", "fedavg", table=1)[4:] == ["1.0", "0 of 3", "0 of 3"]
 
 
 def test_held_out_accuracy_at_each_rate(tmp_path):

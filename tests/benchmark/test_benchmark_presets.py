@@ -92,6 +92,7 @@ def test_a_preset_is_read():
         (change('name = "skewed"', 'name = "a, b"'), "A task is named 'a, b'; a name needs a letter or digit, and no"),
         (change('name = "skewed"', 'name = ".."'), "A task is named '..'; a name needs a letter or digit"),
         (change('partition = "iid"', "eval_every = 2"), "The task even sets eval_every"),
+        (change('partition = "iid"', "server_lr = 2.0"), "The task even sets server_lr"),
         (change('partition = "iid"', "local_epochs = 2"), "The task even sets local_epochs"),
         (change('partition = "iid"', 'local_work = "uniform:0.3,1.0"'), "The task even sets local_work"),
         (change("twins", "twin"), "There is no entry of a preset 'twin'; did you mean 'twins'"),

@@ -15,8 +15,9 @@ from fedtaco.benchmark.page import write_page
 from fedtaco.benchmark.plan import CONTROL_FOLDERS
 from fedtaco.benchmark.presets import load_preset, read_preset
 from fedtaco.benchmark.record import read_record
-from fedtaco.benchmark.runner import run_benchmark
+from fedtaco.benchmark.runner import _tuning_records, run_benchmark
 from fedtaco.experiment import Callback
+from fedtaco.experiment.sweep import TrialResult, TunedMethod
 from fedtaco.records import RunFolder
 
 
@@ -65,7 +66,7 @@ def test_settings_are_chosen_by_held_out_accuracy_of_the_last_ten_rounds(finishe
     for rate in (0.025, 0.05, 0.1, 0.2):
         rounds = RunFolder(out / "digits-groups" / "tuning" / f"fedavg_local_lr={rate}" / "seed100").rounds()
         scores[rate] = fmean(one.validation_accuracy for one in rounds[2:])
-    assert [run.validation_score for run in fedavg.tuning] == [round(score, 4) for score in scores.values()]
+    assert [run.validation_score for run in fedavg.tuning] == [round(score, 6) for score in scores.values()]
     assert fedavg.settings == {"local_lr": max(scores, key=scores.get)}
     assert fedavg.notes == ["local_lr = 0.2 is the largest value tried for fedavg; try larger ones."]
 
@@ -81,7 +82,7 @@ def test_the_evaluation_uses_the_chosen_settings_fresh_seeds_and_all_samples(fin
             values = {**config, **config["parameters"]}
             assert {name: values[name] for name in entry.settings} == entry.settings
             assert config.get("validation", 0) == 0
-            assert run.accuracy == [round(one.accuracy, 4) for one in recorded.rounds()]
+            assert run.accuracy == [round(one.accuracy, 6) for one in recorded.rounds()]
 
 
 def test_the_best_settings_of_the_first_seed_are_tried_with_the_others_too(tmp_path, monkeypatch):
@@ -144,10 +145,8 @@ def test_the_page_needs_the_record_only(finished, tmp_path):
         write_page(read_record(tmp_path / "elsewhere.json"), tmp_path / f"again.{suffix}")
         assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"again.{suffix}").read_bytes()
     assert str(out) not in content
-    assert (
-        max(len(str(value)) for value in json.loads(content)["tasks"][0]["entries"][0]["evaluation"][0]["accuracy"])
-        <= 6
-    )
+    accuracies = json.loads(content)["tasks"][0]["entries"][0]["evaluation"][0]["accuracy"]
+    assert max(len(str(accuracy)) for accuracy in accuracies) <= len("0.123456")
 
 
 def test_a_setting_that_diverges_is_not_chosen(tmp_path):
@@ -157,6 +156,16 @@ def test_a_setting_that_diverges_is_not_chosen(tmp_path):
     assert fedavg.settings == {"local_lr": 0.05}
     assert [run.stopped is None for run in fedavg.tuning] == [True, False]
     assert [run.validation_score is None for run in fedavg.tuning] == [False, True]
+
+
+def test_a_tuning_run_that_diverged_does_not_reach_the_target_though_an_early_round_did(finished):
+    out, _, _ = finished
+    folder = out / "digits-groups" / "tuning" / "fedavg_local_lr=0.2" / "seed100"
+    for stopped, rounds in ((None, 1), ("It diverged.", None)):
+        summary = {"seed": 100, "folder": folder, "stopped": stopped}
+        tuned = TunedMethod("fedavg", [TrialResult({"local_lr": 0.2}, 0.0, None, [summary])])
+        (run,) = _tuning_records(tuned, target=0.01)
+        assert (run.rounds_to_target, run.validation_score is None) == (rounds, stopped is not None)
 
 
 def test_the_score_decides_which_setting_is_chosen(tmp_path, monkeypatch):

@@ -51,11 +51,12 @@ def draw_differences(comparisons: Sequence[TaskComparison], path: Path) -> bool:
     panels = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
     for axes, one, own in zip(panels, comparisons, differences, strict=False):
         _prepare_panel(axes, one, names)
+        significant = {*one.significantly_above, *one.significantly_below}
         for row, name in enumerate(names):
             found = own.get(name)
             if found is not None:
                 error = [[100 * (found.mean - found.low)], [100 * (found.high - found.mean)]]
-                fill = ON_LIGHT[0] if name in one.significant else "white"
+                fill = ON_LIGHT[0] if name in significant else "white"
                 style = {"color": ON_LIGHT[0], "markerfacecolor": fill, "markersize": 5, "linewidth": 1.2}
                 axes.errorbar([100 * found.mean], [row], xerr=error, fmt="o", **style)
     for axes in panels[len(comparisons) :]:

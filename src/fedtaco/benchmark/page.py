@@ -45,11 +45,13 @@ LEGEND = (
     "Rounds to the target are the lower median over seeds, in which a run that does not reach the target counts as "
     "later than any that does.",
     "A run swings if the range of its last rounds is more than three times that of FedAvg with the same seed; FedAvg "
-    "itself, if the range exceeds three percentage points and four changes alternate in sign.",
-    "In the tables of tuning, rounds are means over the tuning seeds, on held-out samples. The fewest within a point "
-    "show how early a method could be: among its settings whose held-out accuracy is at most a percentage point below "
-    "the best of any method, they are the rounds of the earliest. Only settings that were tried with all tuning seeds "
-    "count. These settings were not evaluated.",
+    "itself, and any run with a seed with which FedAvg diverged, if the range exceeds three percentage points and four "
+    "changes alternate in sign.",
+    "In the tables of tuning, rounds are means over the tuning seeds, on held-out samples; a run that does not reach "
+    "the target counts as one round more than it has. The fastest accurate setting shows how early a method could be: "
+    "among its settings whose held-out accuracy is at most a percentage point below the best of any method, it is the "
+    "one that reaches the target first. Only settings that were tried with all tuning seeds count. These settings were "
+    "not evaluated.",
     "A second table of tuning shows how sensitive methods are to the local learning rate: their held-out accuracy at "
     "each rate with the first tuning seed, at the best values of their other parameters. A run that diverged counts "
     "as 0.",
@@ -103,21 +105,25 @@ def findings(record: BenchmarkRecord) -> tuple[FormattedTable, list[str]]:
 
     All tasks count if none of them is primary.
     """
-    primary = _primary_tasks(record)
+    return _findings(record, [TaskComparison(task, record.reference) for task in record.tasks])
+
+
+def _findings(record: BenchmarkRecord, comparisons: Sequence[TaskComparison]) -> tuple[FormattedTable, list[str]]:
+    primary = _primary(comparisons)
     return overview_table(record, primary), [f"{one.task.name}: {describe_ranking(one)}" for one in primary]
 
 
-def _primary_tasks(record: BenchmarkRecord) -> list[TaskComparison]:
-    compared = [TaskComparison(task, record.reference) for task in record.tasks]
-    return [one for one in compared if one.task.primary] or compared
+def _primary(comparisons: Sequence[TaskComparison]) -> Sequence[TaskComparison]:
+    return [one for one in comparisons if one.task.primary] or comparisons
 
 
 def _sections(record: BenchmarkRecord) -> Iterator[_Section]:
-    overview, sentences = findings(record)
-    yield _Section("Overview", sentences, [overview], partial(_differences_figure, _primary_tasks(record)))
+    comparisons = [TaskComparison(task, record.reference) for task in record.tasks]
+    overview, sentences = _findings(record, comparisons)
+    yield _Section("Overview", sentences, [overview], partial(_differences_figure, _primary(comparisons)))
     yield _Section("How it was made", [*_protocol(record), *LEGEND], [])
-    for task in sorted(record.tasks, key=lambda task: not task.primary):
-        one = TaskComparison(task, record.reference)
+    for one in sorted(comparisons, key=lambda one: not one.task.primary):
+        task = one.task
         kind = "Primary task" if task.primary else "Secondary task"
         settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in task.settings.items())
         twins = twins_table(one, record.twins)
@@ -237,8 +243,8 @@ def _curves_figure(comparison: TaskComparison) -> str:
         return _embed(
             path,
             f"Test accuracy over rounds of {', '.join(drawn)}",
-            "The reference, if it was evaluated, and the methods with the highest accuracy. Line: mean over seeds. "
-            "Band: from the lowest to the highest seed.",
+            "The reference, if it was evaluated, and the methods with the highest accuracy. Line: mean over the seeds "
+            "that have not diverged by then. Band: from the lowest to the highest of them.",
         )
 
 

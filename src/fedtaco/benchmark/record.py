@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -18,8 +19,8 @@ from fedtaco.records.swings import WINDOW, accuracy_range, alternates, range_swi
 
 FORMAT = 2
 """Version of the file."""
-DIGITS = 4
-"""Digits of the accuracies in the file."""
+DIGITS = 6
+"""Digits of the accuracies in the file: enough to tell on which side of the target an accuracy is."""
 RUN_DEPTH = 6
 """How deeply a run is nested in the file: tasks, one of them, its entries, one of them, its runs, one of them."""
 LAST_ROUNDS = WINDOW
@@ -27,6 +28,15 @@ LAST_ROUNDS = WINDOW
 Accuracy = Annotated[float, Domain("an accuracy", low=0, high=1)]
 Values = dict[str, float | str]
 """Values of settings and parameters, by name."""
+
+
+def first_round_at(target: float, accuracies: Iterable[float | None]) -> int | None:
+    """Return the first round whose accuracy is at least ``target``, given that of each round; ``None`` if none is.
+
+    >>> first_round_at(0.7, [0.5, None, 0.8]), first_round_at(0.9, [0.5])
+    (3, None)
+    """
+    return next((number for number, one in enumerate(accuracies, 1) if one is not None and one >= target), None)
 
 
 @dataclass(frozen=True)
@@ -77,8 +87,7 @@ class RunRecord:
 
     def rounds_to(self, target: float) -> int | None:
         """Return the first round with an accuracy of at least ``target``; ``None`` if none, or if the run diverged."""
-        reached = (number for number, accuracy in enumerate(self.accuracy, 1) if accuracy >= target)
-        return None if self.stopped else next(reached, None)
+        return None if self.stopped else first_round_at(target, self.accuracy)
 
     def swings(self, partner: RunRecord | None) -> bool:
         """Return whether accuracy swings in the last ten rounds.

@@ -18,6 +18,7 @@ from fedtaco.benchmark.record import (
     RunRecord,
     TaskRecord,
     TuningRunRecord,
+    first_round_at,
     read_record,
     write_record,
 )
@@ -260,9 +261,7 @@ def _tuning_records(tuned: TunedMethod, target: float) -> list[TuningRunRecord]:
 
 def _first_round(summary: Mapping[str, Any], target: float) -> int | None:
     """Return the first round of a run in which the accuracy on held-out samples is at least ``target``."""
-    records = RunFolder(summary["folder"]).rounds()
-    reached = (one.round for one in records if (one.validation_accuracy or 0) >= target)
-    return next(reached, None)
+    return first_round_at(target, (one.validation_accuracy for one in RunFolder(summary["folder"]).rounds()))
 
 
 def _run_record(summary: Mapping[str, Any]) -> RunRecord:

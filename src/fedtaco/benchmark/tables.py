@@ -1,11 +1,17 @@
 """The tables of a benchmark's page."""
 
 from collections.abc import Iterable, Sequence
+from math import ceil
 from statistics import fmean, median, stdev
 
 from fedtaco.benchmark.record import LAST_ROUNDS, BenchmarkRecord, EntryRecord, TaskRecord, Values
 from fedtaco.benchmark.task_comparison import TaskComparison
-from fedtaco.benchmark.tried_settings import TriedSettings, earliest_settings, tried_with_all_seeds
+from fedtaco.benchmark.tried_settings import (
+    TriedSettings,
+    fastest_accurate_settings,
+    scores_by_rate,
+    tried_with_all_seeds,
+)
 from fedtaco.printable import printable
 from fedtaco.records.formatting import format_mean, format_target, pluralize
 from fedtaco.report.table_formats import FormattedTable
@@ -24,7 +30,8 @@ def overview_table(record: BenchmarkRecord, comparisons: Sequence[TaskComparison
         [
             name,
             *(_percent(one.accuracies.get(name, {}).values()) for one in comparisons),
-            " / ".join(str(sum(one.significant.get(name) is side for one in comparisons)) for side in (True, False))
+            f"{sum(name in one.significantly_above for one in comparisons)} / "
+            f"{sum(name in one.significantly_below for one in comparisons)}"
             if any(name in one.p_values for one in comparisons)
             else MISSING,
         ]
@@ -100,40 +107,39 @@ def twins_table(comparison: TaskComparison, twins: Sequence[Sequence[str]]) -> F
 
 
 def tuning_table(task: TaskRecord) -> FormattedTable:
-    """Return the chosen settings of each method and control, and those with which it would have been earliest."""
-    rounds = f"rounds to {format_target(task.target)}"
-    header = ["method", "settings", "held-out accuracy, %", rounds, f"fewest {rounds} within a point"]
-    tried = {entry.name: tried_with_all_seeds(entry.tuning, int(task.settings["rounds"])) for entry in task.entries}
-    earliest = earliest_settings(tried)
-    rows = [_tuning_row(entry, tried[entry.name], earliest.get(entry.name)) for entry in task.entries]
-    return _table([*header, "settings tried", "diverged"], rows)
+    """Return the chosen settings of each method and control, and those with which it would have been fastest."""
+    to_target, rounds = f"rounds to {format_target(task.target)}", int(task.settings["rounds"])
+    header = ["method", "settings", "held-out accuracy, %", to_target, f"{to_target} at the fastest accurate setting"]
+    tried = {entry.name: tried_with_all_seeds(entry.tuning, rounds) for entry in task.entries}
+    fastest = fastest_accurate_settings(tried)
+    rows = [_tuning_row(entry, tried[entry.name], fastest.get(entry.name), rounds) for entry in task.entries]
+    return _table([*header, "settings tried", "runs that diverged"], rows)
 
 
-def _tuning_row(entry: EntryRecord, tried: Sequence[TriedSettings], earliest: TriedSettings | None) -> list[str]:
-    count = len({tuple(sorted(run.settings.items())) for run in entry.tuning})
+def _tuning_row(
+    entry: EntryRecord, tried: Sequence[TriedSettings], fastest: TriedSettings | None, rounds: int
+) -> list[str]:
+    count = len({frozenset(run.settings.items()) for run in entry.tuning})
     return [
         entry.name,
         _format_settings(entry.settings),
         _percent([run.validation_score or 0.0 for run in entry.tuning if run.settings == entry.settings]),
-        next((f"{one.rounds:.1f}" for one in tried if one.settings == entry.settings), MISSING),
-        f"{earliest.rounds:.1f} ({_format_settings(earliest.settings)})" if earliest else MISSING,
+        next((_mean_rounds(one, rounds) for one in tried if one.settings == entry.settings), MISSING),
+        f"{_mean_rounds(fastest, rounds)} ({_format_settings(fastest.settings)})" if fastest else MISSING,
         str(count) if count else "not tuned",
         str(sum(run.stopped is not None for run in entry.tuning)) if count else MISSING,
     ]
 
 
-def rates_table(task: TaskRecord, seed: int) -> FormattedTable:
-    """Return the accuracy of each method at each local rate that was tried with a seed.
+def _mean_rounds(tried: TriedSettings, rounds: int) -> str:
+    """Format the mean number of rounds to the target; ``50+`` if no run of 50 rounds reaches it."""
+    return f"{rounds}+" if tried.rounds > rounds else f"{tried.rounds:.1f}"
 
-    Of several settings with the same rate, the best counts; a run that diverged counts as 0.
-    """
-    scores: dict[str, dict[float, float]] = {}
-    for entry in task.entries:
-        for run in entry.tuning:
-            rate = run.settings.get("local_lr")
-            if run.seed == seed and isinstance(rate, int | float):
-                own = scores.setdefault(entry.name, {})
-                own[rate] = max(own.get(rate, 0.0), run.validation_score or 0.0)
+
+def rates_table(task: TaskRecord, seed: int) -> FormattedTable:
+    """Return the accuracy of each method on held-out samples at each local rate that was tried with a seed."""
+    found = {entry.name: scores_by_rate(entry.tuning, seed) for entry in task.entries}
+    scores = {name: own for name, own in found.items() if own}
     rates = sorted({rate for own in scores.values() for rate in own})
     rows = [
         [name, *(f"{100 * own[rate]:.1f}" if rate in own else MISSING for rate in rates)]
@@ -175,8 +181,7 @@ def describe_ranking(comparison: TaskComparison) -> str:
     )
     if not comparison.p_values:
         return sentence
-    above = [name for name, is_above in comparison.significant.items() if is_above]
-    below = [name for name, is_above in comparison.significant.items() if not is_above]
+    above, below = comparison.significantly_above, comparison.significantly_below
     sides = "; ".join(f"{side}: {', '.join(own) or 'none'}" for side, own in (("above", above), ("below", below)))
     return f"{sentence} Significantly different from {reference}, {sides}."
 
@@ -190,12 +195,12 @@ def _percent(values: Iterable[float]) -> str:
 
 
 def _format_p(value: float) -> str:
-    """Format a p-value.
+    """Format a p-value, rounded up, so that one above a limit is not shown as the limit.
 
-    >>> _format_p(0.0004), _format_p(0.034), _format_p(1.0)
-    ('< 0.001', '0.034', '1.000')
+    >>> _format_p(0.0004), _format_p(0.034), _format_p(0.0501), _format_p(1.0)
+    ('< 0.001', '0.034', '0.051', '1.000')
     """
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return "< 0.001" if value < 0.001 else f"{ceil(round(1000 * value, 6)) / 1000:.3f}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> FormattedTable:

@@ -13,7 +13,7 @@ from fedtaco.report.differences import Difference, confidence_interval, correct_
 SIGNIFICANT = 0.05
 """A difference is significant if its corrected p-value is at most this."""
 SWING_BASELINE = "fedavg"
-"""The method with whose range that of other methods is compared to tell whether they swing."""
+"""Other methods swing if their range is much larger than that of this method."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,19 @@ class TaskComparison:
         tested = {name: paired_p_value(values) for name, values in paired.items() if len(values) > 1}
         return dict(zip(tested, correct_by_holm(list(tested.values())), strict=True))
 
-    @cached_property
-    def significant(self) -> dict[str, bool]:
-        """The methods that differ significantly from the reference, and whether they are above it."""
-        return {
-            name: fmean(self._paired(name, self.reference)) > 0
-            for name in self.ranking
-            if self.p_values.get(name, 1.0) <= SIGNIFICANT
-        }
+    @property
+    def significantly_above(self) -> list[str]:
+        """The methods that are significantly above the reference, the one with the highest mean accuracy first."""
+        return [name for name in self._significant if fmean(self._paired(name, self.reference)) > 0]
+
+    @property
+    def significantly_below(self) -> list[str]:
+        """The methods that are significantly below the reference, in the same order."""
+        return [name for name in self._significant if fmean(self._paired(name, self.reference)) < 0]
+
+    @property
+    def _significant(self) -> list[str]:
+        return [name for name in self.ranking if self.p_values.get(name, 1.0) <= SIGNIFICANT]
 
     @property
     def rounds(self) -> int:

@@ -33,9 +33,9 @@ def tried_with_all_seeds(runs: Sequence[TuningRunRecord], rounds: int) -> list[T
     rounds
         Number of rounds of a run that does not diverge.
     """
-    groups: dict[tuple[tuple[str, float | str], ...], list[TuningRunRecord]] = {}
+    groups: dict[frozenset[tuple[str, float | str]], list[TuningRunRecord]] = {}
     for run in runs:
-        groups.setdefault(tuple(sorted(run.settings.items())), []).append(run)
+        groups.setdefault(frozenset(run.settings.items()), []).append(run)
     all_seeds = {run.seed for run in runs}
     return [
         TriedSettings(
@@ -48,17 +48,30 @@ def tried_with_all_seeds(runs: Sequence[TuningRunRecord], rounds: int) -> list[T
     ]
 
 
-def earliest_settings(tried: Mapping[str, Sequence[TriedSettings]]) -> dict[str, TriedSettings]:
-    """Return the settings with which each method reaches the target first, by the name of the method.
+def fastest_accurate_settings(tried: Mapping[str, Sequence[TriedSettings]]) -> dict[str, TriedSettings]:
+    """Return the settings with which each method reaches the target first, among those that are accurate.
 
-    Only settings within a point of the best accuracy of all methods count; methods without any are left out.
+    Accurate are settings within a point of the best accuracy of all methods; methods without any are left out.
 
     Examples
     --------
     >>> slow, fast, poor = (TriedSettings({}, *figures) for figures in ((0.84, 20.0), (0.835, 5.0), (0.8, 2.0)))
-    >>> earliest_settings({"fedacg": [slow, fast, poor], "fedavg": [poor]})
+    >>> fastest_accurate_settings({"fedacg": [slow, fast, poor], "fedavg": [poor]})
     {'fedacg': TriedSettings(settings={}, score=0.835, rounds=5.0)}
     """
     best = max((one.score for own in tried.values() for one in own), default=0.0)
-    near = {name: [one for one in own if one.score >= best - TOLERANCE] for name, own in tried.items()}
-    return {name: min(own, key=lambda one: (one.rounds, -one.score)) for name, own in near.items() if own}
+    accurate = {name: [one for one in own if one.score >= best - TOLERANCE] for name, own in tried.items()}
+    return {name: min(own, key=lambda one: (one.rounds, -one.score)) for name, own in accurate.items() if own}
+
+
+def scores_by_rate(runs: Sequence[TuningRunRecord], seed: int) -> dict[float, float]:
+    """Return the accuracy on held-out samples at each local rate that was tried with a seed.
+
+    Of several settings with the same rate, the best counts; a run that diverged counts as 0.
+    """
+    scores: dict[float, float] = {}
+    for run in runs:
+        rate = run.settings.get("local_lr")
+        if run.seed == seed and isinstance(rate, int | float):
+            scores[rate] = max(scores.get(rate, 0.0), run.validation_score or 0.0)
+    return scores

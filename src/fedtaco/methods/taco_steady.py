@@ -62,8 +62,8 @@ class TacoSteadyUniform(Method):
         a = max(self.alpha_min, mean_alpha, 1 / float(rounds))
         step = uploads.relaxation / max(a, _longest_part(uploads))
         fast = server.memory["fast"] - step * uploads.mean_update
-        share = (self.power + 1) / (float(rounds) + self.power)
-        moved = replace(server, weights=torch.lerp(server.weights, fast, share))
+        averaging_weight = (self.power + 1) / (float(rounds) + self.power)
+        moved = replace(server, weights=torch.lerp(server.weights, fast, averaging_weight))
         return moved.with_memory(fast=fast, bounded_alpha=torch.full_like(rounds, a), rounds=rounds)
 
 
