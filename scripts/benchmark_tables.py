@@ -38,7 +38,7 @@ def main() -> None:
 
 def all_sections(records: Sequence[BenchmarkRecord]) -> dict[str, dict[str, str]]:
     """Return the generated sections of each page, by the names of their markers."""
-    results = {"benchmark-rates": rates_table(records)}
+    results = {"benchmark-rates": high_rates_table(records)}
     for record in records:
         results[record.name] = format_table(findings(record)[0], "markdown").rstrip()
         results[f"{record.name}-steady"] = steady_table(record)
@@ -58,7 +58,7 @@ def gains_row(record: BenchmarkRecord, task: TaskRecord) -> list[str]:
     rounds = [comparison.rounds_to_target(entries[name]).median for name in ("fedavg", *RECOMMENDED)]
     means = {name: 100 * fmean(own.values()) for name, own in comparison.accuracies.items()}
     gains = [
-        f"{means[name] - means['fedavg']:+.1f}".replace("-", "−") + "\\*" * (name in comparison.significantly_above)
+        f"{means[name] - means['fedavg']:+z.1f}".replace("-", "−") + "\\*" * (name in comparison.significantly_above)
         for name in RECOMMENDED
     ]
     return [
@@ -70,8 +70,8 @@ def gains_row(record: BenchmarkRecord, task: TaskRecord) -> list[str]:
     ]
 
 
-def rates_table(records: Sequence[BenchmarkRecord]) -> str:
-    """Return the accuracy on held-out samples at the highest local rate that all of some methods tried."""
+def high_rates_table(records: Sequence[BenchmarkRecord]) -> str:
+    """Return the accuracy on held-out samples at the highest local rate that all methods of the table tried."""
     headers = ["preset", "task", "rate", *(f"{name}, %" for name in AT_HIGH_RATES)]
     return markdown_table(headers, [high_rate_row(record, task) for record in records for task in record.tasks])
 

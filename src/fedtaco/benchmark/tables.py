@@ -124,14 +124,14 @@ def _tuning_row(
         entry.name,
         _format_settings(entry.settings),
         _percent([run.validation_score or 0.0 for run in entry.tuning if run.settings == entry.settings]),
-        next((_mean_rounds(one, rounds) for one in tried if one.settings == entry.settings), MISSING),
-        f"{_mean_rounds(fastest, rounds)} ({_format_settings(fastest.settings)})" if fastest else MISSING,
+        next((_format_rounds(one, rounds) for one in tried if one.settings == entry.settings), MISSING),
+        f"{_format_rounds(fastest, rounds)} ({_format_settings(fastest.settings)})" if fastest else MISSING,
         str(count) if count else "not tuned",
         str(sum(run.stopped is not None for run in entry.tuning)) if count else MISSING,
     ]
 
 
-def _mean_rounds(tried: TriedSettings, rounds: int) -> str:
+def _format_rounds(tried: TriedSettings, rounds: int) -> str:
     """Format the mean number of rounds to the target; ``50+`` if no run of 50 rounds reaches it."""
     return f"{rounds}+" if tried.rounds > rounds else f"{tried.rounds:.1f}"
 
