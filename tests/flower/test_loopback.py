@@ -72,6 +72,10 @@ def test_the_log_of_a_run_is_passed_on_line_by_line(federation, tmp_path):
     assert lines == ["Round 1 of 2: 2 nodes train.", "WARNING :   A reply is dropped."]
 
 
+def test_the_database_is_readable_by_its_owner_only(federation):
+    assert (federation.folder / "state.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_node_that_dies_ends_the_wait_for_a_run(commands, federation):
     commands("flower-supernode", "import sys; sys.exit('The key is not registered.')")
     federation.start_nodes(1)

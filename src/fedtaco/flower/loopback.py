@@ -78,10 +78,12 @@ class Loopback:
         """
         if is_open(self.port):
             raise InvalidInput(f"Port {self.port} of 127.0.0.1 is taken by another process; start again on a free one.")
+        database = self.folder / "state.db"
+        database.touch(mode=0o600)  # SQLite gives its other files the same mode
         self.processes.start(
             "superlink",
             "flower-superlink",
-            *("--host", "127.0.0.1", "--port", str(self.port), "--database", str(self.folder / "state.db")),
+            *("--host", "127.0.0.1", "--port", str(self.port), "--database", str(database)),
             *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
             *self._certificate(),
         )
