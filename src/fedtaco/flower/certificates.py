@@ -14,7 +14,7 @@ VALID_DAYS = 30
 
 
 def write_certificates(folder: Path) -> None:
-    """Write the certificate of a new authority, and a key with a certificate that it signed for 127.0.0.1.
+    """Write the certificate of a new authority, and a key with a certificate that it signed for this machine.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def _certificate(
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
     )
     if issuer is not None:
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(signer, hashes.SHA256())
 
 
