@@ -20,7 +20,7 @@ test: $(READY)  ## Run all tests except those of test-browser and test-flower
 test-browser: $(READY)  ## Test the report in a browser; needs chromium and chromium-driver
 	$(BIN)/pytest -m browser tests/report
 
-test-flower: $(READY)  ## Test real Flower deployments on this machine: TLS, keys, and processes that are killed
+test-flower: $(READY)  ## Test real Flower deployments on this machine: TLS, keys, and processes that are killed; needs nginx
 	$(BIN)/pytest -m deployment tests/flower
 
 check: $(READY)  ## Check style, types, and which package may import which

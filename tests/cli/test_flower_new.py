@@ -36,6 +36,11 @@ def test_created_app_equals_the_example(tmp_path):
     assert written == {name: (EXAMPLE / name).read_text() for name in FILES}
 
 
+def test_the_documentation_shows_the_configuration_of_nginx():
+    page = (EXAMPLES.parent / "docs" / "flower.md").read_text()
+    assert f"```nginx\n{(EXAMPLE / 'nginx.conf').read_text()}```\n" in page
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_created_app_uses_the_given_method(method, tmp_path):
     assert create_app(tmp_path / "My App", "--method", method).exit_code == 0
@@ -65,7 +70,7 @@ def test_flower_accepts_the_app_and_leaves_out_its_runs(tmp_path):
     assert "missing" not in done.stdout
     (bundle,) = tmp_path.glob("*.fab")
     files = set(zipfile.ZipFile(bundle).namelist()) - {".info/CONTENT"}
-    assert files == set(FILES) - {".gitignore"}
+    assert files == set(FILES) - {".gitignore", "nginx.conf"}
 
 
 def test_a_superlink_that_installs_dependencies_needs_no_package_index(tmp_path):

@@ -9,11 +9,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 MAX_WAIT = 150
+WIDTH = int(os.environ.get("FEDTACO_WIDTH", "16"))
 
 
 def net() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    return nn.Sequential(nn.Linear(8, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 4))
 
 
 def load_data(partition: int, partitions: int):

@@ -16,7 +16,7 @@ from fedtaco.cli.options import Overwrite
 from fedtaco.errors import InvalidInput
 from fedtaco.runs.settings import OUTPUT
 
-FILES = ("pyproject.toml", "README.md", "task.py", "client_app.py", "server_app.py", ".gitignore")
+FILES = ("pyproject.toml", "README.md", "task.py", "client_app.py", "server_app.py", "nginx.conf", ".gitignore")
 MAX_NAME = 32
 """Maximum length of an app's name on Flower."""
 
