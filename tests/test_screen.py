@@ -15,8 +15,9 @@ from fedtaco.screen import (
     find_outlier,
     is_broken,
     loss_jumps,
+    median_loss,
     median_norm,
-    record_loss,
+    record_losses,
     screen_norms,
     without_strikes,
 )
@@ -207,20 +208,79 @@ def test_enormous_ratios_do_not_overflow():
     assert find_outlier(given, instructions())[0] == 3
 
 
+def losses(*values):
+    """Return losses, one per evaluator; NaN for a client that did not evaluate the model."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def after_losses(*rounds):
+    baseline = {}
+    for measured in rounds:
+        baseline = record_losses(baseline, measured)
+    return baseline
+
+
 def test_a_loss_jumps_if_it_is_more_than_ten_times_the_last():
-    baseline = record_loss({}, 0.5)
-    assert not loss_jumps({}, 1e9)
-    assert not loss_jumps(baseline, None)
-    assert not loss_jumps(baseline, 5.0)
-    assert loss_jumps(baseline, 5.1)
+    baseline = after_losses(losses(0.5))
+    assert not loss_jumps({}, losses(1e9))
+    assert not loss_jumps(baseline, losses(5.0))
+    assert loss_jumps(baseline, losses(5.1))
+    assert loss_jumps(after_losses(losses(0.5), None), losses(5.1))
 
 
 def test_the_model_is_broken_while_the_loss_is_far_above_the_lowest():
-    baseline = record_loss(record_loss({}, 0.1), 0.5)
+    baseline = after_losses(losses(0.1), losses(0.5))
     assert not is_broken({})
     assert not is_broken(baseline)
-    assert is_broken(record_loss(baseline, 1.1))
-    assert not is_broken(record_loss(record_loss(baseline, 1.1), 0.9))
+    assert is_broken(record_losses(baseline, losses(1.1)))
+    assert is_broken(record_losses(record_losses(baseline, losses(1.1)), None))
+    assert not is_broken(record_losses(record_losses(baseline, losses(1.1)), losses(0.9)))
+
+
+HONEST = [(0.5, 0.4), (0.45, 0.35), (0.4, 0.4)]
+BIMODAL = [(0.001, 0.002), (0.5, 0.3), (0.45, 0.35)]
+
+
+@pytest.mark.parametrize("honest", [HONEST, BIMODAL, HONEST[:2], BIMODAL[:2]])
+@pytest.mark.parametrize("lies", [(0.0, 0.4), (1e-9, 0.4), (0.4, 1e290), (0.4, math.inf), (math.inf, 0.0), (-9.0, 9.0)])
+def test_one_false_loss_is_neither_a_jump_nor_a_broken_model(honest, lies):
+    first, second = (losses(*(own[when] for own in [*honest, lies])) for when in (0, 1))
+    baseline = after_losses(first)
+    assert not loss_jumps(baseline, second)
+    assert not is_broken(record_losses(baseline, second))
+
+
+@pytest.mark.parametrize("lie", [0.0, 0.4, math.nan])
+def test_one_false_loss_hides_no_broken_model(lie):
+    baseline = after_losses(losses(0.001, 0.5, 0.4, 0.4))
+    now = losses(0.9, 9.0, 8.0, lie)
+    assert loss_jumps(baseline, now)
+    assert is_broken(record_losses(baseline, now))
+
+
+def test_losses_are_compared_with_those_of_the_same_nodes():
+    """Each round, other nodes evaluate the model; the losses of some are a hundred times those of others."""
+    few = losses(0.004, 0.006, 0.005, math.nan, math.nan, math.nan)
+    others = losses(math.nan, math.nan, math.nan, 0.5, 0.6, 0.4)
+    baseline = after_losses(few)
+    assert not loss_jumps(baseline, others)
+    baseline = record_losses(baseline, others)
+    assert not is_broken(baseline)
+    assert loss_jumps(baseline, 11 * few)
+    broken = record_losses(baseline, 11 * few)
+    assert is_broken(broken)
+    assert not is_broken(record_losses(broken, others))
+
+
+def test_both_of_two_nodes_must_measure_a_jump():
+    baseline = after_losses(losses(0.5, 0.5))
+    assert loss_jumps(baseline, losses(6.0, 6.0))
+    assert not loss_jumps(baseline, losses(6.0, 0.5))
+    assert not loss_jumps(baseline, losses(6.0, math.nan))
+
+
+def test_the_loss_in_messages_is_the_median_of_those_who_measured():
+    assert median_loss(losses(0.5, math.nan, 0.25, 1e290)) == 0.5
 
 
 def test_a_verdict_without_strikes_still_drops():

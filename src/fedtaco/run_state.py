@@ -11,10 +11,10 @@ from fedtaco.cohort import CohortResults
 from fedtaco.methods import NamedTensors, ServerState, Uploads
 from fedtaco.model_average import add_model, mean_model
 from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundDiagnostics, RoundRecord, finite_or_none
-from fedtaco.screen import record_loss
+from fedtaco.screen import judged_losses, record_losses
 
 Measure = Callable[["RunState"], dict[str, Any]]
-"""Evaluates the model of a state; returns fields of :class:`RoundRecord`, ``loss`` among them."""
+"""Evaluates the model of a state; returns what :meth:`RoundOutcome.finish` takes, ``loss`` among it."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,18 @@ class RoundOutcome:
     scores: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """The detector's scores, by client."""
 
-    def finish(self, wall_seconds: float, **metrics: Any) -> FinishedRound:
-        """Return the finished round; ``metrics`` are the fields of :class:`RoundRecord` that evaluation provides."""
+    def finish(self, wall_seconds: float, node_losses: Tensor | None = None, **metrics: Any) -> FinishedRound:
+        """Return the finished round.
+
+        Parameters
+        ----------
+        wall_seconds
+            Elapsed time of the round.
+        node_losses
+            The loss that each client measured, NaN for one that did not; ``None`` if the server evaluated the model.
+        **metrics
+            The fields of :class:`RoundRecord` that evaluation provides.
+        """
         seconds = [seconds for seconds in self.results.seconds.values() if seconds is not None]
         clients, traffic = self._client_records(), self.results.traffic
         losses = [loss for client in clients if (loss := client.quantities["training_loss"]) is not None]
@@ -94,7 +104,8 @@ class RoundOutcome:
         )
         state = self.state
         average = add_model(state.average, state.round, state.server.weights, state.buffers)
-        state = replace(state, baseline=record_loss(state.baseline, record.loss), average=average)
+        baseline = record_losses(state.baseline, judged_losses(record.loss, node_losses))
+        state = replace(state, baseline=baseline, average=average)
         return FinishedRound(state, record, clients)
 
     def _client_records(self) -> list[ClientRecord]:

@@ -23,7 +23,7 @@ ROUNDS_REMEMBERED = 10
 MIN_UPLOADS = 3
 """Number of uploads from which their median is meaningful: of two, it is unknown which one is unusual."""
 MAX_LOSS_RATIO = 10.0
-"""A round is undone if the loss rises by more than this factor."""
+"""A round is undone if losses rise by more than this factor."""
 MAX_LOG = 700.0
 """Logarithm up to which ratios are reported."""
 OUTLIER_DEVIATIONS = 3 * 1.4826
@@ -140,24 +140,45 @@ def find_outlier(results: CohortResults, instructions: Instructions) -> tuple[in
     return row, math.exp(min(log_ratio, MAX_LOG)), math.exp(min(limit, MAX_LOG))
 
 
-def record_loss(baseline: NamedTensors, loss: float | None) -> NamedTensors:
-    """Return the baseline with the loss of an accepted round, and the lowest so far."""
-    if loss is None:
+def judged_losses(loss: float | None, node_losses: Tensor | None = None) -> Tensor | None:
+    """Return the losses by which a round is judged: those of the nodes, or the one that the server measured."""
+    if node_losses is not None:
+        return node_losses
+    return None if loss is None else torch.tensor([loss], dtype=torch.float64)
+
+
+def record_losses(baseline: NamedTensors, losses: Tensor | None) -> NamedTensors:
+    """Return the baseline with the losses of an accepted round.
+
+    Parameters
+    ----------
+    baseline
+        What earlier rounds showed.
+    losses
+        One loss per evaluator: the server alone, or every client. NaN for a client that did not evaluate the model;
+        ``None`` if nobody did.
+    """
+    if losses is None:
         return baseline
-    lowest = min(loss, float(baseline["loss"][1])) if "loss" in baseline else loss
-    return {**baseline, "loss": torch.tensor([loss, lowest], dtype=torch.float64)}
+    last, lowest = _earlier_losses(baseline, losses)
+    last, lowest = torch.where(losses.isnan(), last, losses), torch.fmin(lowest, losses)
+    broken = losses.new_tensor([_has_risen(lowest, losses)])
+    return {**baseline, "loss": torch.cat([last, lowest]), "broken": broken}
 
 
-def loss_jumps(baseline: NamedTensors, loss: float | None) -> bool:
-    """Return whether a loss is more than ten times that of the last accepted round."""
-    last = float(baseline["loss"][0]) if "loss" in baseline else 0.0
-    return loss is not None and 0 < MAX_LOSS_RATIO * last < loss
+def loss_jumps(baseline: NamedTensors, losses: Tensor) -> bool:
+    """Return whether losses are more than ten times those that the same evaluators last measured."""
+    return _has_risen(_earlier_losses(baseline, losses)[0], losses)
 
 
 def is_broken(baseline: NamedTensors) -> bool:
-    """Return whether the last accepted loss is more than ten times the lowest one."""
-    last, lowest = baseline["loss"].tolist() if "loss" in baseline else (0.0, 0.0)
-    return 0 < MAX_LOSS_RATIO * lowest < last
+    """Return whether the losses of the last accepted round are more than ten times the lowest ones."""
+    return bool(baseline.get("broken", False))
+
+
+def median_loss(losses: Tensor) -> float:
+    """Return the median of the losses of those who evaluated the model."""
+    return float(median(losses[~losses.isnan()].tolist()))
 
 
 def without_strikes(verdict: Verdict, before: NamedTensors, used: Collection[int]) -> Verdict:
@@ -188,6 +209,23 @@ def median_norm(norms: Tensor) -> float:
     """
     positive = norms[norms > 0]
     return math.exp(median(positive.log().tolist())) if len(positive) else 0.0
+
+
+def _earlier_losses(baseline: NamedTensors, losses: Tensor) -> Tensor:
+    """Return the last and the lowest loss of each evaluator, as two rows; NaN for one that has measured none."""
+    known = baseline.get("loss", losses.new_empty(0))
+    unknown = losses.new_full((2, len(losses)), math.nan)
+    return known.view(2, -1) if known.numel() == unknown.numel() else unknown
+
+
+def _has_risen(before: Tensor, now: Tensor) -> bool:
+    """Return whether more than half of the evaluators, and not one client alone, measure ten times their earlier loss.
+
+    Each evaluator is compared with itself, so that a false loss affects no comparison but its own.
+    """
+    compared = ~(before.isnan() | now.isnan())
+    risen = int(((MAX_LOSS_RATIO * before > 0) & (MAX_LOSS_RATIO * before < now)).sum())
+    return 2 * risen > int(compared.sum()) and risen >= min(2, len(now))
 
 
 def _norms(results: CohortResults, instructions: Instructions) -> Iterator[tuple[str, Tensor]]:

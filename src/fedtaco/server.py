@@ -30,7 +30,16 @@ from fedtaco.models import split_memory
 from fedtaco.randomness import generator
 from fedtaco.records import Decision
 from fedtaco.run_state import Measure, RoundOutcome, RunState
-from fedtaco.screen import Screening, find_outlier, is_broken, loss_jumps, screen_norms, without_strikes
+from fedtaco.screen import (
+    Screening,
+    find_outlier,
+    is_broken,
+    judged_losses,
+    loss_jumps,
+    median_loss,
+    screen_norms,
+    without_strikes,
+)
 from fedtaco.trust import Detector, DetectorInput, Off, Verdict
 
 MAX_WEIGHT_ERROR = 1e-3
@@ -147,7 +156,7 @@ class Server:
         """Evaluate a round; with a detector, undo a round that broke the model, and aggregate it without one upload.
 
         That is the upload whose norm is furthest above the others. In rounds without evaluation, a model that is not
-        finite is noticed all the same. A loss is compared with the last one that was measured.
+        finite is noticed all the same. A loss is compared with the last one that the same evaluator measured.
 
         Parameters
         ----------
@@ -172,8 +181,9 @@ class Server:
         """
         metrics = self.evaluate(outcome.state, measure)
         problem = _divergence(outcome.state, metrics)
-        if problem is None and loss_jumps(before.baseline, metrics["loss"]):
-            problem = f"the loss rose to {metrics['loss']:.3g}"
+        losses = judged_losses(metrics["loss"], metrics.get("node_losses"))
+        if problem is None and losses is not None and loss_jumps(before.baseline, losses):
+            problem = f"the loss rose to {median_loss(losses):.3g}"
         if problem is not None and self.detector.is_active:
             repeated = self._repeat_without_outlier(before, instructions, outcome, problem)
             if repeated is not None:

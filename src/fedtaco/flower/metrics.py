@@ -1,6 +1,7 @@
-"""Metrics that nodes report: checked, and averaged without values that are invalid or far from the others.
+"""Metrics that nodes report: checked, and averaged exactly.
 
-If replies are weighted by a number that the nodes state themselves, a node with a large number has a large weight.
+A value is ignored only if no honest node can report it. A false value that an honest node could report counts like any
+other, and with the weight that its node states; nothing that the server does depends on these means.
 """
 
 from __future__ import annotations
@@ -11,19 +12,17 @@ from statistics import median_low
 
 from flwr.app import MetricRecord
 
-from fedtaco.flower.wire import TRAINING_LOSS
+from fedtaco.flower.wire import EXAMPLES
 from fedtaco.printable import printable, quoted
 
 MAX_METRIC = 1e300
 """Metrics above this value are invalid, as NaN is."""
-RANGES = {"accuracy": (0.0, 1.0), TRAINING_LOSS: (-1e9, 1e9)}
-"""Lowest and highest valid value of some metrics."""
-VARIED = frozenset({TRAINING_LOSS})
-"""Metrics that are not clipped, because they differ by orders of magnitude between honest nodes."""
+MAX_EXAMPLES = 1e12
+"""No node has more samples."""
+RANGES = {"accuracy": (0.0, 1.0), EXAMPLES: (0.0, MAX_EXAMPLES)}
+"""Lowest and highest value that an honest node can report of some metrics."""
 MAX_COUNT_RATIO = 100.0
-"""A node's number of samples counts at most this many times the median of all nodes."""
-MAX_DEVIATION = 10.0
-"""A metric is clipped to this many median absolute deviations around the median, or medians if that is wider."""
+"""In the model, a node's number of samples counts at most this many times the median of all nodes."""
 MIN_REPLIES = 3
 """Number of replies that together may state that a metric cannot be computed."""
 
@@ -48,6 +47,16 @@ def read_metric(name: str, value: object) -> float | None:
     return number if number is not None and low <= number <= high else None
 
 
+def read_count(metrics: ReportedMetrics, key: str | None) -> float | None:
+    """Return how much a reply counts: its metric ``key``, or 1 if there is no key; ``None`` if that is not valid.
+
+    >>> read_count({"num-examples": 60}, "num-examples"), read_count({"num-examples": -1}, "num-examples")
+    (60.0, None)
+    """
+    count = 1.0 if key is None else read_metric(key, metrics.get(key))
+    return count if count is not None and count >= 0 else None
+
+
 def cap_counts(counts: Sequence[float]) -> list[float]:
     """Return counts of samples, of which none is more than a hundred times the median of the positive ones.
 
@@ -59,60 +68,47 @@ def cap_counts(counts: Sequence[float]) -> list[float]:
     return [float(min(count, limit)) for count in counts]
 
 
-def metric_counts(reported: Sequence[ReportedMetrics], key: str | None) -> list[float]:
-    """Return how much each reply counts; one without the metric ``key`` counts 0, unless all lack it."""
-    counts = [1.0 if key is None else max(read_number(metrics.get(key)) or 0.0, 0.0) for metrics in reported]
-    return cap_counts(counts) if any(counts) else [1.0] * len(reported)
-
-
-def mean_metrics(
-    reported: Sequence[ReportedMetrics], counts: Sequence[float]
-) -> tuple[MetricRecord, dict[int, list[str]]]:
+def mean_metrics(reported: Sequence[ReportedMetrics], key: str | None) -> tuple[MetricRecord, dict[int, list[str]]]:
     """Return the weighted means of the metrics that more than half of the replies contain.
 
-    Invalid values are ignored, and values far from the others are clipped, except those of metrics in :data:`VARIED`.
-    The mean is NaN if at least three replies contain the metric and all of their values are invalid, as when the model
-    has diverged.
+    Values that no honest node can report are ignored. The mean is NaN if at least three replies contain the metric and
+    all of their values are invalid, as when the model has diverged.
 
     Parameters
     ----------
     reported
         The metrics of each reply.
-    counts
-        How much each reply counts.
+    key
+        The metric that is the weight of a reply. Without a key, and if at most half of the replies state a valid
+        weight, all replies count alike.
 
     Returns
     -------
     tuple
         The means, and what is wrong with the metrics of some replies, by position.
     """
-    names = dict.fromkeys(name for metrics in reported for name in metrics)
-    problems: dict[int, list[str]] = {}
+    counts, problems = _read_counts(reported, key)
     means: dict[str, float] = {}
-    for name in names:
+    for name in dict.fromkeys(name for metrics in reported for name in metrics):
         stated = {place: metrics[name] for place, metrics in enumerate(reported) if name in metrics}
         if 2 * len(stated) <= len(reported):
             continue
         values = {place: number for place, value in stated.items() if (number := read_metric(name, value)) is not None}
-        for place in set(stated) - set(values):
+        for place in () if name == key else sorted(set(stated) - set(values)):
             problems.setdefault(place, []).append(f"{printable(name)} is {quoted(stated[place])}")
-        if not values:
-            means |= {name: math.nan} if len(stated) >= MIN_REPLIES else {}
-            continue
-        low, high = (-math.inf, math.inf) if name in VARIED else _usual_range(list(values.values()))
-        for place, value in values.items():
-            if not low <= value <= high:
-                problems.setdefault(place, []).append(f"{printable(name)} is {value:.3g}, far from the others")
-        total = sum(counts[place] for place in values)
+        total = math.fsum(counts[place] for place in values)
         if total > 0:
-            clipped = {place: min(max(value, low), high) for place, value in values.items()}
-            means[name] = sum(counts[place] / total * value for place, value in clipped.items())
+            means[name] = math.fsum(counts[place] / total * value for place, value in values.items())
+        elif not values and len(stated) >= MIN_REPLIES:
+            means[name] = math.nan
     return MetricRecord({**means}), problems
 
 
-def _usual_range(values: list[float]) -> tuple[float, float]:
-    """Return the range to which values are clipped; it is not negative if the median is positive."""
-    middle = median_low(values)
-    deviation = 1.4826 * median_low([abs(value - middle) for value in values])
-    width = MAX_DEVIATION * max(deviation, abs(middle))
-    return 0.0 if middle > 0 else middle - width, middle + width
+def _read_counts(reported: Sequence[ReportedMetrics], key: str | None) -> tuple[list[float], dict[int, list[str]]]:
+    """Return how much each reply counts, 0 if that is not valid, and which replies state no valid number."""
+    counts = [read_count(metrics, key) for metrics in reported]
+    invalid = [place for place, count in enumerate(counts) if count is None]
+    if 2 * len(invalid) >= len(reported):
+        return [1.0] * len(reported), {}
+    problems = {place: [f"{printable(key)} is {quoted(reported[place].get(str(key)))}"] for place in invalid}
+    return [count or 0.0 for count in counts], problems

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from torch import Tensor
 
 from fedtaco.cohort import CohortResults, Instructions, Traffic
 from fedtaco.device import deterministic_torch
@@ -32,6 +33,8 @@ class OpenRound:
         self.state, self.server, self.nodes = deployment.state, deployment.server, deployment.nodes
         self.number = self.state.round + 1
         self.started = perf_counter()
+        self.node_losses: Tensor | None = None
+        """The loss that each client measured in the last evaluation; ``None`` if the nodes measured none."""
         self._collector: ReplyCollector | None = None
         self._unanswered: CohortResults | None = None
         """The results of the survey phase if it had no usable reply."""

@@ -10,9 +10,17 @@ from fedtaco.cohort import CohortResults, Instructions, Traffic, normalize
 from fedtaco.compression import Compression
 from fedtaco.errors import RunStopped
 from fedtaco.flower.arrays import InvalidArrays, read_tensors, wire_bytes
-from fedtaco.flower.metrics import ReportedMetrics, cap_counts, mean_metrics, read_metric, read_number
+from fedtaco.flower.metrics import (
+    MAX_EXAMPLES,
+    ReportedMetrics,
+    cap_counts,
+    mean_metrics,
+    read_count,
+    read_metric,
+    read_number,
+)
 from fedtaco.flower.upload_matrix import allocate_matrix
-from fedtaco.flower.wire import SECONDS, TRAINING_LOSS, read_header, read_metrics, wire_key
+from fedtaco.flower.wire import EXAMPLES, SECONDS, TRAINING_LOSS, read_header, read_metrics, wire_key
 from fedtaco.methods import NamedTensors
 from fedtaco.parameters import Domain
 from fedtaco.printable import printable, quoted
@@ -117,7 +125,7 @@ class ReplyCollector:
     def mean_metrics(self, results: CohortResults) -> tuple[MetricRecord, dict[int, list[str]]]:
         """Return the weighted means of the metrics in the used replies, and what is wrong with some, by client."""
         clients = results.clients.tolist()
-        means, problems = mean_metrics([self.metrics[client] for client in clients], results.shares.tolist())
+        means, problems = mean_metrics([self.metrics[client] for client in clients], self.weighted_by_key)
         return means, {clients[place]: own for place, own in problems.items()}
 
     def _take(self, client: int, message: Message) -> None:
@@ -137,7 +145,7 @@ class ReplyCollector:
             raise UnusableReply(f"it states {quoted(steps)} steps instead of {valid_steps.describe()}")
         content = message.content
         metrics = read_metrics(content)
-        count = 1.0 if self.weighted_by_key is None else _count(metrics, self.weighted_by_key)
+        count = _count(metrics, self.weighted_by_key)
         vectors = self._vectors(client, content)
         for name, tensor in vectors.items():
             if name not in self.matrices:
@@ -182,10 +190,11 @@ def error_reason(message: Message) -> str:
     return f"{what}: {reason}" if reason else what
 
 
-def _count(metrics: Mapping[str, object], key: str) -> float:
-    count = read_number(metrics.get(key))
+def _count(metrics: ReportedMetrics, key: str | None) -> float:
+    count = read_count(metrics, key)
     if count is None or count < MIN_COUNT:
-        raise UnusableReply(f"its metric {key} is {quoted(metrics.get(key))} instead of a positive number")
+        most = f" up to {MAX_EXAMPLES:g}" if key == EXAMPLES else ""
+        raise UnusableReply(f"its metric {key} is {quoted(metrics.get(str(key)))} instead of a positive number{most}")
     return count
 
 

@@ -17,6 +17,7 @@ from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
 from fedtaco.flower.evaluation import average_evaluations, evaluation_messages, recorded_scores
 from fedtaco.flower.exchange import Exchange
 from fedtaco.flower.log import log
+from fedtaco.flower.metrics import MAX_COUNT_RATIO
 from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
 from fedtaco.flower.settings import StrategySettings, check_clipping, check_method, refuse_simulated_failures
@@ -138,10 +139,11 @@ class FedStrategy(Strategy):
         """Log the settings of the run."""
         policy, run = self.policy, self.run_settings
         key, cost = policy.weighted_by_key, self.method.cost
+        weighting = f"by {key}, as the nodes state it, but at most {MAX_COUNT_RATIO:g} times the median"
         epochs = "" if run["local_epochs"] is None else f"{pluralize(run['local_epochs'], 'epoch')} in at most "
         lines = [
             f"Method: {self.method.name}, {self.method.summary}",
-            f"Weighting: {'uniform, all replies count alike' if key is None else f'by {key}, as the nodes state it'}",
+            f"Weighting: {'uniform, all replies count alike' if key is None else weighting}",
             f"Local: {epochs}{pluralize(run['local_steps'], 'step')} of {pluralize(run['batch_size'], 'sample')}, "
             f"{run['optimizer']} with a "
             f"{run['lr_schedule']} learning rate of {run['local_lr']}",
@@ -198,7 +200,7 @@ class FedStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the weighted means of the metrics that the nodes measured."""
-        return average_evaluations(self._running(), replies, server_round)
+        return average_evaluations(self._open_round(), replies)
 
     def start(
         self,
@@ -305,7 +307,7 @@ class FedStrategy(Strategy):
             _store_metrics(result.evaluate_metrics_clientapp, number, measured)
             central = None if evaluate_fn is None else evaluate_fn(number, arrays)
             _store_metrics(result.evaluate_metrics_serverapp, number, central)
-            return recorded_scores(measured, central)
+            return recorded_scores(measured, central, self._open_round().node_losses)
 
         record = deployment.close_round(self._open_round(), measure).record
         result.arrays = deployment.arrays()

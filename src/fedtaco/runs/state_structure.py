@@ -18,8 +18,10 @@ def require_structure(folder: Path, initial: RunState, stored: RunState, client_
     ``client_memory``.
     """
     _require(folder, shared_arrays(initial), shared_arrays(stored))
+    sizes = {"loss": (2, 2 * initial.clients), "broken": (1,)}
     for name, numbers in stored.baseline.items():
-        if numbers.ndim != 1 or numbers.dtype != torch.float64 or (name == "loss" and len(numbers) != 2):
+        is_valid = numbers.ndim == 1 and numbers.numel() in sizes.get(name, (numbers.numel(),))
+        if not is_valid or numbers.dtype != torch.float64:
             raise _invalid(folder, f"baseline/{name}")
     for memory in stored.memories.values():
         _require(folder, to_arrays(client_memory), to_arrays(memory))
