@@ -55,6 +55,22 @@ def test_a_new_app_runs_with_one_command(tmp_path, environment):
     assert folder.summary()["engine"] == "flower, on 2 nodes"
 
 
+def test_a_run_that_trained_nothing_fails_with_its_cause(tmp_path, environment):
+    """Flower's mod for local differential privacy cannot process the messages of FedStrategy."""
+    assert call("flower", "new", "my-app", "--method", "fedavg", cwd=tmp_path, env=environment).returncode == 0
+    client_app = tmp_path / "my-app" / "client_app.py"
+    code = client_app.read_text().replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 1.0, 10.0, 1e-5)])")
+    client_app.write_text(
+        code.replace("import fedtaco.flower", "import fedtaco.flower\nfrom flwr.clientapp.mod import LocalDpMod")
+    )
+    done = call("flower", "run", "my-app", "--nodes", "2", cwd=tmp_path, env=environment)
+    assert done.returncode == 3, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert "(a mod of the client app refused the message: LocalDpMod expects exactly one ArrayRecord" in last
+    summary = RunFolder(tmp_path / "runs" / "my-app").summary()
+    assert summary["stopped"] in last
+
+
 def test_sigterm_ends_all_processes(tmp_path, environment):
     assert call("flower", "new", "my-app", cwd=tmp_path, env=environment).returncode == 0
     command = [FEDTACO, "flower", "run", "my-app", "--nodes", "2"]

@@ -22,8 +22,8 @@ TRACEBACK = "Traceback (most recent call last):\nOSError: no such disk"
 class FakeFederation:
     """Takes the place of Loopback: runs nothing, and returns the given status and log of node0."""
 
-    def __init__(self, status="finished:completed", node_log="", on_run=lambda config: None):
-        self.status, self.on_run, self.node_ids = status, on_run, {"node0": 1}
+    def __init__(self, status="finished:completed", node_log="", on_run=lambda config: None, run_log=()):
+        self.status, self.on_run, self.node_ids, self.run_log = status, on_run, {"node0": 1}, run_log
         self.processes = SimpleNamespace(end_of_log=lambda name, lines: node_log)
 
     def __call__(self, folder):
@@ -45,7 +45,8 @@ class FakeFederation:
         return 12
 
     def follow_run(self, run_id, on_line):
-        on_line(f"The log of run {run_id}.")
+        for line in (f"The log of run {run_id}.", *self.run_log):
+            on_line(line)
         return self.status
 
 
@@ -98,6 +99,22 @@ def test_a_failed_run_shows_the_error_of_a_node(app, tmp_path, monkeypatch):
     assert lines.count("The log of node0 ends with:") == 1
     assert "OSError: no such disk" in lines
     assert "Received successfully" not in lines
+
+
+def test_the_cause_of_a_failed_run_is_its_error(app, tmp_path, monkeypatch):
+    cause = "The model has not been trained: taco used no reply in 2 rounds; the most common reason: a mod."
+    log = [
+        "WARNING :   Round 1: a reply is dropped: fedtaco.errors.RunStopped: forged by a node.",
+        "Traceback (most recent call last):",
+        f"fedtaco.errors.RunStopped: {cause}",
+        "ERROR :     Exit Code: 201",
+    ]
+    monkeypatch.setattr(local_run, "Loopback", FakeFederation("finished:failed", run_log=log))
+    shown = []
+    with pytest.raises(RunStopped) as error:
+        run_locally(app, RunFolder(tmp_path / "run"), nodes=2, on_line=shown.append)
+    assert str(error.value) == cause
+    assert set(log) <= set(shown)
 
 
 def test_an_app_that_records_nothing_is_refused(app, tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from fedtaco.flower.exchange import PAUSE, Exchange
 from fedtaco.flower.log import log
 from fedtaco.flower.node_registry import NodeRegistry
 from fedtaco.flower.open_round import OpenRound
+from fedtaco.flower.replies import most_common
 from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.parameters import Domain
@@ -101,6 +102,17 @@ class Deployment:
         path = None if folder is None else folder.path
         return Run(
             recorder.config, path, self.engine, recorder.history.rounds, lambda: recorder.current_model(self.model)
+        )
+
+    def untrained(self) -> RunStopped | None:
+        """Return the error for a run in which no reply was used in any round; ``None`` if one was."""
+        history = self.recorder.history
+        if any(self.nodes.last_used) or not len(history):
+            return None
+        reason = most_common(reason for record in history for reason in record.dropped.values())
+        return RunStopped(
+            f"The model has not been trained: {self.server.method.name} used no reply in "
+            f"{pluralize(len(history), 'round')}; the most common reason: {reason}."
         )
 
     def finish(self, ending: RunStopped | StopTraining | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Run a Flower app on this machine, on a SuperLink and SuperNodes that are started for this run only."""
 
+import re
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ NODES = Domain("Number of SuperNodes.", low=2, high=100, whole=True)
 OPTIONS = {"checkpoint": "--out", "min-available-nodes": "--nodes", "overwrite": "--overwrite"}
 """Keys of the app's configuration that a local run sets, and the options of the command that do so."""
 COMPLETED = "finished:completed"
+CAUSE = re.compile(r"fedtaco\.errors\.\w+: (.+)")
+"""The last line of a traceback in the log of a server app, if fedtaco ended the run."""
 
 
 def run_locally(
@@ -64,18 +67,26 @@ def run_locally(
     defaults = read_app_config(app)
     _require_unused(record, overwrite)
     config = parse_settings(settings, defaults)
+    cause = ""
+
+    def follow(line: str) -> None:
+        nonlocal cause
+        on_line(line)
+        if found := CAUSE.match(line):
+            cause = found[1]
+
     config |= {"checkpoint": str(record.path.absolute()), "min-available-nodes": nodes, "overwrite": overwrite}
     with TemporaryDirectory(prefix="fedtaco-flower-") as folder:
         on_line("Starting a SuperLink on 127.0.0.1, with a new certificate ...")
         with Loopback(Path(folder)) as federation:
             on_line(f"Starting {nodes} SuperNodes, each with a new key ...")
             federation.start_nodes(nodes)
-            status = federation.follow_run(federation.run(app.absolute(), config), on_line)
+            status = federation.follow_run(federation.run(app.absolute(), config), follow)
             if status != COMPLETED:
                 _show_client_error(federation, on_line)
             on_line("Stopping the SuperNodes and the SuperLink ...")
     if status != COMPLETED:
-        raise RunStopped(f"The run has ended with the status {status}; its log says why.")
+        raise RunStopped(cause or f"The run has ended with the status {status}; its log says why.")
     summary = record.summary() if record.exists() else None
     if summary is None:
         raise InvalidInput(f"The app has not recorded a run in {record.path}; its server app must use FedStrategy.")

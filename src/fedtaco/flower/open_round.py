@@ -15,7 +15,7 @@ from fedtaco.diagnostics.stability import monitor
 from fedtaco.errors import RunStopped
 from fedtaco.flower.arrays import wire_bytes
 from fedtaco.flower.log import log
-from fedtaco.flower.replies import NO_HEADER, NOT_LOADED, RAISED, ReplyCollector
+from fedtaco.flower.replies import FAULTS_OF_APPS, ReplyCollector, most_common
 from fedtaco.flower.wire import NodeInstructions, broadcast_records
 from fedtaco.methods import NamedTensors
 from fedtaco.records import Decision
@@ -189,13 +189,13 @@ class OpenRound:
         """Raise RunStopped if no client app seems to use :func:`fedtaco.flower.train`; one node cannot cause it."""
         if len(results.clients) or any(self.nodes.last_used):
             return
-        reasons = [reason for reason in results.dropped.values() if reason.startswith((NO_HEADER, RAISED, NOT_LOADED))]
+        reasons = [reason for reason in results.dropped.values() if reason.startswith(FAULTS_OF_APPS)]
         is_everybody = len(reasons) == len(self.cohort) and (len(reasons) > 1 or self.nodes.capacity == 1)
         if is_everybody:
             raise RunStopped(
                 f"Round {self.number} of {self.server.method.name}: no node sent a reply of fedtaco.flower.train "
-                f"({reasons[0]}). In the client app, @app.train() must return "
-                "fedtaco.flower.train(model, data, msg, context)."
+                f"({most_common(reasons)}). In the client app, @app.train() must return "
+                "fedtaco.flower.train(model, data, msg, context), and mods must not change messages."
             )
 
     def _mirrored_memories(

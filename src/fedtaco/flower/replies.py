@@ -1,6 +1,7 @@
 """Collection of replies: each is checked on arrival; a bad one is dropped and never stops the run."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from flwr.app import Message, MetricRecord, RecordDict
@@ -31,8 +32,11 @@ MIN_COUNT = 1e-6
 NO_HEADER = "it was not made by fedtaco.flower.train"
 RAISED = "the client app raised an error"
 NOT_LOADED = "the client app cannot be loaded"
-ERRORS = {1: NOT_LOADED, 2: RAISED, 5: "the node is gone"}
+REFUSED_BY_MOD = "a mod of the client app refused the message"
+ERRORS = {1: NOT_LOADED, 2: RAISED, 5: "the node is gone", 6: REFUSED_BY_MOD}
 """Flower's error codes in words."""
+FAULTS_OF_APPS = (NO_HEADER, RAISED, NOT_LOADED, REFUSED_BY_MOD)
+"""Reasons for dropping a reply that another round does not change, if they hold for every node."""
 
 
 class UnusableReply(Exception):
@@ -187,7 +191,12 @@ def error_reason(message: Message) -> str:
     """Return a description of an error reply."""
     code, reason = message.error.code, message.error.reason
     what = ERRORS.get(code, f"Flower reports error {code}")
-    return f"{what}: {reason}" if reason else what
+    return f"{what}: {reason.removesuffix('.')}" if reason else what
+
+
+def most_common(reasons: Iterable[str]) -> str:
+    """Return the most common one of some reasons."""
+    return Counter(reasons).most_common(1)[0][0]
 
 
 def _count(metrics: ReportedMetrics, key: str | None) -> float:

@@ -242,7 +242,7 @@ class FedStrategy(Strategy):
             If the weights do not fit the model, a setting is not valid, or ``train_config`` has a reserved key.
         RunStopped
             If the run cannot continue: it diverged, too few nodes are connected, or client apps do not use
-            :func:`fedtaco.flower.train`.
+            :func:`fedtaco.flower.train`. Also if no reply could be used in any round.
         """
         self.summary()
         model = self._flatten(with_weights(self.model, initial_arrays))
@@ -276,6 +276,8 @@ class FedStrategy(Strategy):
                         self.callback.on_round_end(followed, record)
                 except (RunStopped, StopTraining) as stop:
                     ending = stop
+                if not isinstance(ending, RunStopped):
+                    ending = run.untrained() or ending
                 self.callback.on_run_end(followed, run.finish(ending))
             if isinstance(ending, RunStopped):
                 raise ending

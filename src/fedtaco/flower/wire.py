@@ -1,6 +1,6 @@
 """The format of messages: records of arrays, numbers and text. Nothing that arrives is ever unpickled.
 
-A node receives ``arrays`` (the starting point), ``vectors`` (what else the method broadcasts), ``buffers``
+A node receives ``arrays`` (the starting point), ``vectors`` (what else the method broadcasts, if anything), ``buffers``
 (if the model has any) and ``config`` (numbers and names). It returns ``arrays`` (the upload), ``buffers``,
 ``metrics``, and a header that marks the reply as fedtaco's. The keys of ``config`` and of the header are
 the fields of :class:`NodeInstructions` and :class:`ReplyHeader`, in kebab-case. A node that evaluates receives
@@ -230,10 +230,14 @@ def _entries(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def broadcast_records(instructions: Instructions) -> dict[str, ArrayRecord]:
-    """Return the records that are the same for all nodes of a cohort."""
+    """Return the records that are the same for all nodes of a cohort.
+
+    There are always at least two. Flower's mods for differential privacy, which cannot process these messages, then
+    refuse a message on arrival, and the server learns why; they lose the reply to a message with a single record.
+    """
     sent = instructions.broadcast
-    records = {"arrays": {"start": sent.start}, "vectors": sent.vectors, "buffers": _named(instructions.buffers)}
-    return {name: to_record(tensors) for name, tensors in records.items() if tensors}
+    buffers = {"buffers": to_record(_named(instructions.buffers))} if instructions.buffers.numel() else {}
+    return {"arrays": to_record({"start": sent.start}), "vectors": to_record(sent.vectors), **buffers}
 
 
 def read_instructions(node: NodeInstructions, content: RecordDict, model: FlatModel, cost: Cost) -> Instructions:
