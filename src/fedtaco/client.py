@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedtaco.cohort import ClientJob, ClientResult, Instructions, describe_clients
-from fedtaco.data import Samples, StackedBatches, batch_plan
+from fedtaco.data import Samples, StackedBatches, batch_plan, capped_batch_size
 from fedtaco.device import CPU, seed_torch, synchronize
 from fedtaco.inputs import Batch
 from fedtaco.local_optimizer import State
@@ -49,7 +49,8 @@ class ClientRunner:
     def first_batch(self) -> Batch:
         """Return a full batch of the first client's samples, repeated if there are too few."""
         samples = self.clients[0]
-        return self.model.move_batch(samples.batch(torch.arange(self.config.batch_size) % len(samples)))
+        size = capped_batch_size(self.config.batch_size, len(samples))
+        return self.model.move_batch(samples.batch(torch.arange(size) % len(samples)))
 
     def new_memory(self, method: Method, start: Tensor) -> NamedTensors:
         """Return the memory of a client before its first round: the method's, and the initial personal layers."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedtaco.data import StackedBatches, as_samples, batch_plan, have_equal_shapes
+from fedtaco.data import StackedBatches, as_samples, batch_plan, have_equal_shapes, steps_for_epochs
 
 
 def test_batches_are_whole_passes_over_the_samples():
@@ -21,6 +22,35 @@ def test_a_client_smaller_than_a_batch_repeats_its_samples():
     plan = batch_plan(np.random.default_rng(0), count=3, steps=2, batch_size=8)
     assert plan.shape == (2, 8)
     assert np.bincount(plan.flatten()).min() >= 5
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "count", "expected"),
+    [
+        (64, 10, 64),
+        (256, 3, 256),
+        (257, 3, 256),
+        (10**6, 3, 256),
+        (300, 299, 299),
+        (10**6, 1000, 1000),
+        (500, 501, 500),
+    ],
+)
+def test_a_batch_has_at_most_the_samples_of_the_client_or_256(batch_size, count, expected):
+    plan = batch_plan(np.random.default_rng(0), count=count, steps=2, batch_size=batch_size)
+    assert plan.shape == (2, expected)
+    repeats = np.bincount(plan.flatten(), minlength=count)
+    assert repeats.max() - repeats.min() <= 1
+
+
+def test_a_capped_batch_contains_every_sample_once():
+    for indices in batch_plan(np.random.default_rng(0), count=300, steps=3, batch_size=10**6):
+        assert sorted(indices.tolist()) == list(range(300))
+
+
+def test_epochs_are_counted_in_capped_batches():
+    assert steps_for_epochs(5, count=300, batch_size=10**6) == 5
+    assert steps_for_epochs(5, count=100, batch_size=10**6) == 2
 
 
 def stacked(clients):
@@ -49,10 +79,18 @@ def pad(samples):
 
 def test_clients_are_stacked_only_if_shapes_are_equal():
     pair = torch.zeros(4, 3), torch.zeros(4)
-    assert have_equal_shapes([as_samples(pair), as_samples((pair[0].double(), pair[1]))])
-    assert have_equal_shapes([as_samples(pair), as_samples(DataLoader(TensorDataset(*pair)))])
-    assert not have_equal_shapes([as_samples(pair), as_samples((torch.zeros(4, 2), pair[1]))])
-    assert not have_equal_shapes([as_samples(pair), as_samples((pair[0], torch.zeros(4, 1)))])
+    assert have_equal_shapes([as_samples(pair), as_samples((pair[0].double(), pair[1]))], 4)
+    assert have_equal_shapes([as_samples(pair), as_samples(DataLoader(TensorDataset(*pair)))], 4)
+    assert not have_equal_shapes([as_samples(pair), as_samples((torch.zeros(4, 2), pair[1]))], 4)
+    assert not have_equal_shapes([as_samples(pair), as_samples((pair[0], torch.zeros(4, 1)))], 4)
     one, other = ({"a": pair[0], "b": pair[0]}, {"b": pair[0], "a": pair[0]})
-    assert not have_equal_shapes([as_samples((one, pair[1])), as_samples((other, pair[1]))])
-    assert not have_equal_shapes([as_samples(DataLoader(TensorDataset(*pair), collate_fn=pad))])
+    assert not have_equal_shapes([as_samples((one, pair[1])), as_samples((other, pair[1]))], 4)
+    assert not have_equal_shapes([as_samples(DataLoader(TensorDataset(*pair), collate_fn=pad))], 4)
+
+
+def test_clients_are_stacked_only_if_their_batches_have_the_same_size():
+    small, middle, large = (as_samples((torch.zeros(size, 3), torch.zeros(size))) for size in (5, 300, 400))
+    assert have_equal_shapes([small, middle, large], 64)
+    assert have_equal_shapes([middle, large], 300)
+    assert not have_equal_shapes([middle, large], 350)
+    assert not have_equal_shapes([small, middle], 10**6)

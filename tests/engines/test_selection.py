@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from run_helpers import Interrupted, assert_same_model, interrupt_after
@@ -117,3 +119,23 @@ def test_resumed_run_keeps_its_engine_and_result(tmp_path):
     assert RunFolder(tmp_path / "run").config()["ran_by"] == ran_by
     assert_same_model(expected.model, resumed.model)
     assert RunFolder(tmp_path / "run").summary()["engine"].startswith("batched (stacks of 10 clients)")
+
+
+@pytest.mark.parametrize("name", ["auto", "batched"])
+@pytest.mark.parametrize("batch_size", [200, 1000])
+def test_clients_whose_batches_are_capped_differently_are_not_stacked(name, batch_size):
+    usual = workload()
+    clients = [TensorSamples(torch.rand(size, 108), torch.arange(size) % 2) for size in [300, 400] * 10]
+    runner = ClientRunner(FlatModel(MLP), clients, replace(usual.runner.config, batch_size=batch_size))
+    choice = select_engine(name, replace(usual, runner=runner))
+    assert choice.name == ("batched" if batch_size == 200 else "pool")
+    assert ("different shapes" in choice.reason) == (batch_size == 1000)
+
+
+def test_small_clients_with_capped_batches_are_stacked():
+    samples = [(torch.rand(size, 5), torch.arange(size) % 3) for size in (20, 30, 250, 7)]
+    settings = {"rounds": 3, "local_steps": 4, "batch_size": 5000, "method": "taco"}
+    model = nn.Linear(5, 3)
+    stacked, serial = (fedtaco.train(model, samples, engine=engine, **settings) for engine in ("batched", "serial"))
+    assert stacked.summary["engine"].startswith("batched")
+    torch.testing.assert_close(stacked.model.weight, serial.model.weight)

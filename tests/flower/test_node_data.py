@@ -54,6 +54,43 @@ def test_every_form_gives_the_bits_of_the_simulator(form):
         assert torch.equal(result[name], tensor)
 
 
+class CountedReads(torch.utils.data.Dataset):
+    """A dataset that counts how many samples are read."""
+
+    def __init__(self, x, y):
+        self.x, self.y, self.reads = x, y, 0
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, place):
+        self.reads += 1
+        return self.x[place], self.y[place]
+
+
+@pytest.mark.parametrize("method", ["scaffold", "mime"])
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_a_batch_size_beyond_the_samples_of_a_node_is_capped_as_in_the_simulator(method, epochs):
+    """The server could otherwise make a node read a million images at once."""
+    generator = torch.Generator().manual_seed(3)
+    sizes = (12, 300, 255, 257, 5)
+    tensors = [
+        (torch.randn(size, 4, generator=generator, dtype=torch.float64), torch.arange(size) % 3) for size in sizes
+    ]
+    settings = {"batch_size": 10_000, "local_lr": 0.1, "local_epochs": epochs, "server_lr": 0.2}
+    model, steps = small_model(), 3 if epochs is None else max(-(-epochs * size // max(size, 256)) for size in sizes)
+    given = {} if epochs else {"local_steps": steps}
+    expected = fedtaco.train(model, tensors, method=method, rounds=2, engine="serial", **settings, **given)
+    data = [CountedReads(x, y) for x, y in tensors]
+    nodes = Nodes([node_app(model, own) for own in data])
+    strategy = FedStrategy(method, model, local_steps=steps, fraction_evaluate=0, **settings)
+    result = strategy.start(nodes, arrays(model), num_rounds=2, timeout=1).arrays.to_torch_state_dict()
+    for name, tensor in expected.model.state_dict().items():
+        assert torch.equal(result[name], tensor)
+    for own in data:
+        assert own.reads < 50 * max(len(own), 256)
+
+
 def test_model_with_several_inputs_gives_the_bits_of_the_simulator():
     model, clients = TextClassifier(), text_clients()
     expected = fedtaco.train(model, clients, method="scaffold", rounds=3, engine="serial", **SETTINGS)

@@ -1,6 +1,6 @@
 """Datasets, partitions and batches."""
 
-from fedtaco.data.batches import StackedBatches, batch_plan, have_equal_shapes, steps_for_epochs
+from fedtaco.data.batches import StackedBatches, batch_plan, capped_batch_size, have_equal_shapes, steps_for_epochs
 from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partition_dataset, split
 from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.noise import add_noise
@@ -30,6 +30,7 @@ __all__ = [
     "add_noise",
     "as_samples",
     "batch_plan",
+    "capped_batch_size",
     "check_partition",
     "class_labels",
     "count_own_clients",

@@ -12,6 +12,9 @@ from torch import Tensor
 from fedtaco.data.samples import Samples, TensorSamples
 from fedtaco.inputs import Batch, join_inputs, map_inputs, shapes_of
 
+MAX_REPEATED = 256
+"""Size of a batch up to which a client with fewer samples repeats them."""
+
 
 class StackedBatches:
     """The batches of several clients, stacked along a new first dimension.
@@ -48,8 +51,10 @@ class StackedBatches:
         return join_inputs(torch.stack, [x for x, _ in batches]), torch.stack([y for _, y in batches])
 
 
-def have_equal_shapes(clients: Sequence[Samples]) -> bool:
+def have_equal_shapes(clients: Sequence[Samples], batch_size: int) -> bool:
     """Return whether batches of all clients have the same structure and shapes, so that they can be stacked."""
+    if len({capped_batch_size(batch_size, len(samples)) for samples in clients}) > 1:
+        return False
     if _common_tensors(clients) is not None:
         return True
     with torch.random.fork_rng(devices=[]):
@@ -66,11 +71,26 @@ def _common_tensors(clients: Sequence[Samples]) -> TensorSamples | None:
     return TensorSamples(first.x, first.y, first.prepare)
 
 
+def capped_batch_size(batch_size: int, count: int) -> int:
+    """Return the number of samples in each batch of a client with ``count`` samples.
+
+    A batch has at most as many samples as the client, but a client with fewer than 256 repeats them up to 256: small
+    clients of a cohort then have batches of equal size, which engines can stack.
+
+    >>> [capped_batch_size(size, count=40) for size in (16, 64, 1_000_000)]
+    [16, 64, 256]
+    >>> capped_batch_size(1_000_000, count=3000)
+    3000
+    """
+    return min(batch_size, max(count, MAX_REPEATED))
+
+
 def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int) -> Tensor:
     """Draw the indices of the samples that each local step of a client trains on.
 
     The samples are permuted anew for every pass, and the passes are joined and cut into full batches. A client
-    with fewer samples than a batch therefore repeats them within a batch.
+    with fewer samples than a batch therefore repeats them within a batch, up to the size that
+    :func:`capped_batch_size` returns.
 
     Parameters
     ----------
@@ -81,12 +101,12 @@ def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int
     steps : int
         Number of local steps.
     batch_size : int
-        Number of samples per step.
+        Number of samples per step, before it is capped.
 
     Returns
     -------
     Tensor
-        Indices, (steps, batch_size).
+        Indices, (steps, capped batch size).
 
     Examples
     --------
@@ -94,6 +114,7 @@ def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int
     tensor([[0, 1, 2, 3],
             [0, 1, 2, 3]])
     """
+    batch_size = capped_batch_size(batch_size, count)
     passes = math.ceil(steps * batch_size / count)
     order = rng.permuted(np.tile(np.arange(count), (passes, 1)), axis=1).reshape(-1)
     return torch.from_numpy(order[: steps * batch_size].reshape(steps, batch_size))
@@ -102,7 +123,7 @@ def batch_plan(rng: np.random.Generator, count: int, steps: int, batch_size: int
 def steps_for_epochs(epochs: int, count: int, batch_size: int) -> int:
     """Return the number of full batches in which a client trains on each of its ``count`` samples ``epochs`` times.
 
-    >>> steps_for_epochs(2, count=50, batch_size=64)
-    2
+    >>> steps_for_epochs(2, count=50, batch_size=64), steps_for_epochs(2, count=3000, batch_size=1_000_000)
+    (2, 2)
     """
-    return -(-epochs * count // batch_size)
+    return -(-epochs * count // capped_batch_size(batch_size, count))

@@ -94,11 +94,15 @@ class Workload:
         """Rough estimate of the duration of the whole run, in seconds, with one client after another."""
         return self.client_steps * (STEP_SECONDS + STEP_SECONDS_PER_PARAMETER * self.runner.model.vector.numel())
 
+    @property
+    def has_equal_batches(self) -> bool:
+        """Whether the batches of all clients can be stacked."""
+        return have_equal_shapes(self.runner.clients, self.runner.config.batch_size)
+
     def chunk(self, workers: int) -> int:
         """Return the number of clients per stack, at most as many as fit, spread evenly over the workers."""
-        config, model = self.runner.config, self.runner.model
-        inputs = sum(tensor[0].numel() for tensor in tensors_of(self.runner.first_batch()[0]))
-        values_per_client = 4 * model.vector.numel() + config.batch_size * inputs
+        inputs = sum(tensor.numel() for tensor in tensors_of(self.runner.first_batch()[0]))
+        values_per_client = 4 * self.runner.model.vector.numel() + inputs
         limit = max(1, (NUMBERS_IN_CACHE if self.on_cpu else NUMBERS_IN_MEMORY) // values_per_client)
         stacks_per_worker = -(-self.cohort // (workers * limit))
         return -(-self.cohort // (workers * stacks_per_worker))
@@ -157,7 +161,7 @@ def _by_name(
         return EngineChoice("pool", reason, processes)
     if name != "batched":
         raise unknown("engine", name, ("serial", "pool", "batched"))
-    if not have_equal_shapes(workload.runner.clients):
+    if not workload.has_equal_batches:
         return _without_stack(workload, processes, DIFFERENT_SHAPES)
     try:
         stack = stack_model(workload.runner.model, workload.runner.config.loss, *_trial_batch(workload.runner))
@@ -192,7 +196,7 @@ def _obstacle_to_stacks(workload: Workload) -> str | None:
         return "few clients take equally many steps"
     if model.vector.numel() > MAX_PARAMETERS_BY_HAND:
         return f"{model.vector.numel():,} parameters are too many to stack on a CPU"
-    return None if have_equal_shapes(workload.runner.clients) else DIFFERENT_SHAPES
+    return None if workload.has_equal_batches else DIFFERENT_SHAPES
 
 
 def _without_stack(workload: Workload, processes: int, reason: str) -> EngineChoice:
