@@ -12,13 +12,20 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import fedtaco
-from fedtaco import InvalidInput
+from fedtaco import EarlyStopping, InvalidInput, RunStopped
 from fedtaco.data import batch_plan, load_dataset, partition_dataset
 from fedtaco.data.datasets import hold_out
 from fedtaco.randomness import generator
 from fedtaco.records import RunFolder
 
 SETTINGS = {"dataset": "digits", "clients": 6, "rounds": 3, "local_steps": 4, "batch_size": 16, "validation": 0.2}
+
+
+class Linear(nn.Linear):
+    """A model whose initial weights depend on the seed alone."""
+
+    def __init__(self):
+        super().__init__(5, 3)
 
 
 def scores(model, x, y):
@@ -195,6 +202,27 @@ def test_run_killed_before_its_summary_is_evaluated_when_it_is_resumed(tmp_path)
     (tmp_path / "client_evaluations.jsonl").write_text("half a li")
     assert RunFolder(tmp_path).client_evaluations() == []
     assert_same_result(first, fedtaco.run("taco", out=tmp_path, resume=True, fine_tune_steps=2, **SETTINGS))
+
+
+def test_run_that_a_callback_ends_is_evaluated_by_client(tmp_path):
+    settings = {"client_tests": own_tests(), "fine_tune_steps": 2, "rounds": 6, "out": tmp_path}
+    ended = train(model=Linear, callbacks=[EarlyStopping(patience=2, min_delta=1.0)], **settings)
+    assert ended.summary["ended_early"]
+    assert len(ended.history) == 3
+    assert [one.client for one in ended.client_evaluations] == [0, 1, 2, 3]
+    for one, samples in zip(ended.client_evaluations, own_tests(), strict=True):
+        assert_figures(one.accuracy, one.loss, ended.model, samples)
+        assert one.tuned_loss is not None
+    assert fedtaco.load(tmp_path, Linear).client_evaluations == ended.client_evaluations
+    resumed = train(model=Linear, resume=True, **settings)
+    assert_same_result(resumed, train(model=Linear, **{**settings, "out": None}))
+    assert resumed.client_evaluations != ended.client_evaluations
+
+
+def test_run_that_diverges_is_not_evaluated_by_client(tmp_path):
+    with pytest.raises(RunStopped):
+        train(model=Linear, client_tests=own_tests(), local_lr=1e30, out=tmp_path)
+    assert fedtaco.load(tmp_path, Linear).client_evaluations == []
 
 
 # Stored evaluations

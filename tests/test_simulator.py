@@ -87,3 +87,13 @@ def test_output_of_the_method_is_evaluated_in_the_last_round():
     taco, fedavg = (fedtaco.run(method, **settings).history for method in ("taco", "fedavg"))
     assert [record.output_accuracy is None for record in taco] == [True, True, False]
     assert all(record.output_accuracy is None for record in fedavg)
+
+
+def test_output_of_a_run_that_a_callback_ends_is_evaluated():
+    settings = {"dataset": "digits", "clients": 4, "local_steps": 2, "engine": "serial"}
+    stopping = fedtaco.EarlyStopping(patience=1, min_delta=1.0)
+    ended = fedtaco.run("taco", rounds=5, callbacks=[stopping], **settings)
+    whole = fedtaco.run("taco", rounds=2, **settings)
+    assert_same_model(ended.output_model, whole.output_model)
+    assert ended.summary["output_accuracy"] == whole.summary["output_accuracy"] is not None
+    assert fedtaco.run("fedavg", rounds=5, callbacks=[stopping], **settings).summary["output_accuracy"] is None

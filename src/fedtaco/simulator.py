@@ -173,6 +173,14 @@ class Simulator:
         with deterministic_torch():
             return self._evaluate_test(replace(state, buffers=buffers), weights).accuracy
 
+    def evaluate_output(self, state: RunState) -> float | None:
+        """Return the test accuracy of the method's output; ``None`` if that is the global model, or without a test."""
+        output = self.method.output(state.server)
+        if output is state.server.weights:
+            return None
+        with deterministic_torch():
+            return self._evaluate_test(state, output).accuracy
+
     def _run_round(self, state: RunState) -> FinishedRound:
         started = perf_counter()
         cohort = self.server.choose_cohort(state)
@@ -254,19 +262,13 @@ class Simulator:
         return {
             "accuracy": test.accuracy,
             "loss": test.loss,
-            "output_accuracy": self._output_accuracy(state),
+            "output_accuracy": self.evaluate_output(state) if state.round == self.config.constants.rounds else None,
             "validation_accuracy": validation.accuracy,
             "validation_loss": validation.loss,
             "class_accuracy": test.class_accuracy,
             "balanced_accuracy": test.balanced_accuracy,
             "metrics": test.metrics,
         }
-
-    def _output_accuracy(self, state: RunState) -> float | None:
-        output = self.method.output(state.server)
-        if state.round < self.config.constants.rounds or output is state.server.weights:
-            return None
-        return self._evaluate_test(state, output).accuracy
 
     def _evaluate_test(self, state: RunState, weights: Tensor, metrics: OwnMetrics | None = None) -> Evaluation:
         return self._evaluate(self.test, self.own_tests, state, weights, metrics)

@@ -147,6 +147,7 @@ class Recorder:
         test_counts: Sequence[int] = (),
         samples: tuple[int, int] | None = None,
         average_accuracy: float | None = None,
+        output_accuracy: float | None = None,
         **notes: Any,
     ) -> Result:
         """Write the models and the summary of a run that has ended.
@@ -165,6 +166,8 @@ class Recorder:
             Number of evaluated test samples, and of all; ``None`` if unknown.
         average_accuracy
             Test accuracy of the average of the last models.
+        output_accuracy
+            Test accuracy of the method's output, if a callback ended the run; otherwise the last round contains it.
         **notes
             Further entries of the summary, such as the engine in words.
 
@@ -186,6 +189,8 @@ class Recorder:
             ),
             "average_accuracy": average_accuracy,
         }
+        if output_accuracy is not None:
+            summary["output_accuracy"] = output_accuracy
         if self.config.get("personal") is not None:
             summary["predicts_one_class"] = False  # clients have models of their own, and accuracies are means
         result = Result.of(method, model, self.state, self.history, summary, evaluations, self.diagnostics)
