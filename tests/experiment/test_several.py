@@ -251,5 +251,5 @@ def test_missing_pandas_is_explained(monkeypatch):
     result = fedtaco.run("fedavg", **NAMED)
     assert result.to_frame()["round"].tolist() == [1, 2]
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InvalidInput, match="A data frame needs pandas: pip install pandas"):
+    with pytest.raises(InvalidInput, match=r"A data frame needs pandas: pip install 'fedtaco\[pandas\]'"):
         result.to_frame()

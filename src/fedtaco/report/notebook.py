@@ -23,5 +23,5 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise InvalidInput("A data frame needs pandas: pip install pandas.") from error
+        raise InvalidInput("A data frame needs pandas: pip install 'fedtaco[pandas]'.") from error
     return pd.DataFrame(list(rows))
