@@ -8,6 +8,7 @@ from torch.utils.data import Dataset
 
 import fedtaco
 from fedtaco import Taco
+from fedtaco.sample_checks import FIRST_SAMPLES
 
 
 class Pairs(Dataset):
@@ -29,6 +30,13 @@ class WithTargets(Pairs):
     def __init__(self, x, y):
         super().__init__(x, y)
         self.targets = y.tolist()
+
+
+class Broken(Pairs):
+    """A dataset whose inputs are not finite, except those that are tried before the first round."""
+
+    def __getitem__(self, index):
+        return self.x[index] * (1 if index < FIRST_SAMPLES else torch.nan), self.y[index]
 
 
 def make_clients(count=4):

@@ -70,7 +70,7 @@ def test_dropout_is_drawn_anew_in_every_step():
 
     model = RecordingModel()
     train(model=model, clients=make_clients(2), method="fedavg", rounds=2)
-    _warm_up, *drawn = model.drawn
+    _trial, _warm_up, *drawn = model.drawn
     assert len(drawn) == len(set(drawn)) == 2 * 2 * 4
 
 

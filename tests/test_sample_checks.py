@@ -69,34 +69,6 @@ def test_label_outside_of_the_range_is_found_for_losses_of_ones_own():
         check(nn.Linear(5, 3), (X, with_label(3)), loss)
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_inputs_that_are_not_finite_are_found(value):
-    x = X.clone()
-    x[13, 2] = value
-    with pytest.raises(InvalidInput, match=f"Input 13 of client 1 contains {value:g}; remove such samples, or replace"):
-        train(clients=[*make_clients(1), (x, LABELS)])
-    with pytest.raises(InvalidInput, match="Input 13 of client 0 contains"):
-        check(nn.Linear(5, 3), (({"input": x.half()}), LABELS))
-
-
-def test_only_the_inputs_of_the_owner_count():
-    x = X.clone()
-    x[13] = torch.nan
-    whole = as_samples((x, LABELS))
-    check(nn.Linear(5, 3), whole.subset(range(13)))
-    with pytest.raises(InvalidInput, match="Input 3 of client 0 contains nan"):
-        check(nn.Linear(5, 3), whole.subset(range(10, 20)))
-
-
-def test_large_inputs_whose_sum_overflows_are_finite():
-    check(nn.Linear(5, 3).double(), (torch.full((20, 5), 1e308, dtype=torch.float64), LABELS))
-
-
-def test_first_inputs_of_a_dataset_are_checked():
-    with pytest.raises(InvalidInput, match="Input 0 of client 0 contains nan"):
-        check(nn.Linear(5, 3), Pictures(LABELS, torch.full((20, 5), torch.nan)))
-
-
 def test_client_with_another_input_shape_is_named():
     with pytest.raises(InvalidInput, match=r"samples of client 2 \(inputs \(4, 7\) torch\.float32, targets \(4,\)"):
         train(clients=[*make_clients(2), (torch.randn(20, 7), LABELS)])
@@ -199,3 +171,38 @@ def test_random_draws_of_the_user_are_not_affected():
     state = torch.get_rng_state()
     check(model, Drawing(LABELS))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_trial_does_not_change_the_model():
+    flat = FlatModel(nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
+    before = {name: tensor.clone() for name, tensor in flat.module.state_dict().items()}
+    check_samples(flat, {"client 0": as_samples((X, LABELS))}, cross_entropy)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in flat.module.state_dict().items())
+
+
+def test_single_sample_with_batch_norm_is_accepted():
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    train(model=model, clients=[(X[:1], LABELS[:1]), (X, LABELS)])
+
+
+def test_samples_without_any_label_are_accepted():
+    check(nn.Linear(5, 3), (X, torch.full((20,), -100)))
+
+
+def test_set_up_uses_one_thread(tmp_path):
+    """So that many clients with a few thousand numbers each do not wait for threads."""
+    used = []
+
+    class Observed(Pictures):
+        def __getitem__(self, index):
+            used.append(torch.get_num_threads())
+            return super().__getitem__(index)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        train(clients=[Observed(LABELS), Observed(LABELS)], client_tests=[Observed(LABELS), None], out=tmp_path)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    assert set(used) == {1}

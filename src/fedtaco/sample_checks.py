@@ -1,32 +1,63 @@
 """Checks before training that model and loss work on the samples, so that mistakes are explained in a sentence."""
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedtaco.data import Samples, TensorSamples
+from fedtaco.data import NumberSearch, Samples, TensorSamples, describe_sizes, find_large_in_batch, is_searchable
+from fedtaco.device import deterministic_torch
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reason_of
 from fedtaco.inputs import Batch, shapes_of, tensors_of
 from fedtaco.models import FlatModel, Loss
 
 FIRST_SAMPLES = 4
-"""Number of samples of each owner that are tried, besides those with the lowest and the highest target."""
+"""Number of samples of each owner that are tried, besides those with extreme targets or unusually large numbers."""
+
+Value = TypeVar("Value")
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """Samples on which model and loss are tried."""
+
+    rows: Sequence[int]
+    """Index of each sample among those of its owner."""
+    batch: Batch
+    has_large: bool
+    """Whether some of their numbers are unusually large."""
+
+
+def check_weights(module: nn.Module) -> None:
+    """Raise InvalidInput if a model's initial weights or buffers are not finite; frozen weights may be infinite."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_searchable(tensor):
+            is_frozen = isinstance(tensor, nn.Parameter) and not tensor.requires_grad
+            wrong = tensor.detach()[tensor.isnan() if is_frozen else ~tensor.isfinite()]
+            if len(wrong):
+                raise InvalidInput(
+                    f"The initial model contains {float(wrong[0]):g} in '{name}'; give it finite weights and buffers."
+                )
+
+
+@deterministic_torch()
 def check_samples(model: FlatModel, samples: Mapping[str, Samples], loss: Loss) -> None:
-    """Check that inputs are finite and that model and loss work on a few samples of each owner.
+    """Check that samples are finite and that model and loss work on a few samples of each owner.
 
-    Samples in memory are all checked for values that are not finite; of others, only a few are read. The model is
-    called once for each shape of a sample, and again if the range of labels is wider.
+    All samples in memory are searched for numbers that are not finite; of others, only a few are read. The model is
+    called once for each shape of a sample, and again if labels are outside of the range so far or numbers unusually
+    large.
 
     Parameters
     ----------
     model : FlatModel
-        The model.
+        The model, with its initial weights.
     samples : mapping of str to Samples
         The samples by the name of their owner, such as "client 3".
     loss : callable
@@ -37,89 +68,94 @@ def check_samples(model: FlatModel, samples: Mapping[str, Samples], loss: Loss) 
     InvalidInput
         If an owner has no samples, they cannot be read or are not finite, or model and loss do not work on them.
     """
-    finite: set[int] = set()
+    search = NumberSearch()
     label_ranges: dict[object, tuple[int, int]] = {}
     for owner, own in samples.items():
         if len(own) == 0:
             raise InvalidInput(f"{owner.capitalize()} has no samples; give it some, or leave it out.")
-        x, y = _read_some(own, owner)
-        _check_finite(own, (x, y), owner, finite)
-        shapes = shapes_of((x, y)) if own.has_fixed_shape else None
+        trial = _choose_trial(own, owner, search)
+        x, y = trial.batch
+        shapes = shapes_of(trial.batch) if own.has_fixed_shape else None
         kind = shapes, tuple(tensor.dtype for tensor in (*tensors_of(x), y))
         lowest, highest = (0, 0) if y.is_floating_point() else (int(y.min()), int(y.max()))
         known = label_ranges.get(kind)
-        if known is None or lowest < known[0] or highest > known[1]:
-            _try_model(model, (x, y), loss, owner)
+        if trial.has_large or known is None or lowest < known[0] or highest > known[1]:
+            _try_model(model, trial, loss, owner)
             label_ranges[kind] = (lowest, highest) if known is None else (min(lowest, known[0]), max(highest, known[1]))
 
 
-def _read_some(samples: Samples, owner: str) -> Batch:
-    """Return the first samples, and those with the lowest and the highest target if the targets are known."""
-    chosen = set(range(min(FIRST_SAMPLES, len(samples))))
+def _choose_trial(samples: Samples, owner: str, search: NumberSearch) -> _Trial:
+    """Return the first samples, those with extreme targets if these are known, and those with large numbers."""
+    large = search.find_large(samples, owner) if isinstance(samples, TensorSamples) else set()
+    rows = large | set(range(min(FIRST_SAMPLES, len(samples))))
+    labels = _read(owner, samples.labels)
+    if labels is not None:
+        if not isinstance(samples, TensorSamples):
+            large = find_large_in_batch(((), labels), range(len(labels)), owner)
+        by_sample = labels.double().reshape(len(labels), -1)
+        rows |= {int(by_sample.amin(1).argmin()), int(by_sample.amax(1).argmax())}
+    chosen = sorted(rows) if len(rows) > 1 else [0, 0]  # batch norm needs two
+    batch = _read(owner, lambda: samples.batch(torch.tensor(chosen)))
+    if not isinstance(samples, TensorSamples):
+        large |= find_large_in_batch(batch, chosen, owner)
+    return _Trial(chosen, batch, bool(large))
+
+
+def _read(owner: str, read: Callable[[], Value]) -> Value:
+    """Return what a function reads; raise InvalidInput if the samples of ``owner`` cannot be read."""
     try:
-        with torch.random.fork_rng(devices=[]):
-            labels = samples.labels()
-            if labels is not None:
-                rows = labels.double().reshape(len(labels), -1)
-                chosen |= {int(rows.amin(1).argmin()), int(rows.amax(1).argmax())}
-            return samples.batch(torch.tensor(sorted(chosen)))
+        return read()
     except Exception as error:
         raise InvalidInput(f"The samples of {owner} cannot be read: {reason_of(error)}") from error
 
 
-def _check_finite(samples: Samples, batch: Batch, owner: str, finite: set[int]) -> None:
-    """Raise InvalidInput if an input is not finite; ``finite`` contains the ids of stored tensors known to be."""
-    in_memory = isinstance(samples, TensorSamples)
-    for tensor in tensors_of(samples.x if isinstance(samples, TensorSamples) else batch[0]):
-        if not tensor.is_floating_point() or id(tensor) in finite:
-            continue
-        if _is_finite(tensor):
-            finite |= {id(tensor)} if in_memory else set()
-            continue
-        own = tensor[samples.chosen] if in_memory and samples.chosen is not None else tensor
-        if not _is_finite(own):
-            row = int((~own.isfinite()).nonzero()[0, 0])
-            value = float(own[row][~own[row].isfinite()][0])
-            raise InvalidInput(
-                f"Input {row} of {owner} contains {value:g}; remove such samples, or replace missing values by numbers."
-            )
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """Return whether all numbers are finite; if their sum is, they are, which needs no memory to find out."""
-    return bool(tensor.sum(dtype=torch.float64).isfinite()) or bool(tensor.isfinite().all())
-
-
-def _try_model(model: FlatModel, batch: Batch, loss: Loss, owner: str) -> None:
-    """Pass samples through model and loss; raise InvalidInput that says what does not fit."""
-    x, y = model.move_batch(batch)
+def _try_model(model: FlatModel, trial: _Trial, loss: Loss, owner: str) -> None:
+    """Compute the gradient of a local step on samples; raise InvalidInput that says what is wrong."""
+    x, y = model.move_batch(trial.batch)
     shown = ", ".join(f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in tensors_of(x))
+    buffers, overflow = model.buffers.clone(), None
     try:
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        with torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with torch.no_grad():
-                model.module.eval()
-                prediction = model.predict(x)
+            model.module.train()
+            prediction = model.predict(x)
             mistake = _find_mistake(prediction, y, loss)
             if mistake is None:
-                _try_loss(prediction, y, loss)
+                value = loss(prediction, y)
+                gradients = torch.autograd.grad(value, model.parameters, materialize_grads=True)
+                overflow = _find_overflow(model, prediction, value, gradients)
     except Exception as error:
         raise InvalidInput(
             f"Model and loss do not work on the samples of {owner} (inputs {shown}, targets {tuple(y.shape)} "
             f"{y.dtype}): {error}"
         ) from error
+    finally:
+        model.load(model.vector, buffers)
     if mistake is not None:
         raise InvalidInput(f"Model and loss do not work on the samples of {owner}: {mistake}")
+    if overflow is not None:
+        sizes = describe_sizes(trial.batch, trial.rows)
+        raise InvalidInput(
+            f"Before the first round, {overflow} on samples of {owner}{sizes and f', with {sizes}'}; standardise large "
+            "numbers, for example with (x - x.mean(0)) / x.std(0), or check model and loss."
+        )
 
 
-def _try_loss(prediction: Tensor, y: Tensor, loss: Loss) -> None:
-    """Compute the loss and its gradient with respect to the prediction, if that is a tensor."""
-    if not isinstance(prediction, Tensor):
-        loss(prediction, y)
-        return
-    with torch.enable_grad():
-        point = prediction.detach().requires_grad_()
-        torch.autograd.grad(loss(point, y), point)
+def _find_overflow(model: FlatModel, prediction: Tensor, value: Tensor, gradients: Sequence[Tensor]) -> str | None:
+    """Return what is not finite after a step: the loss, the square of the gradient's norm, or a buffer.
+
+    A step changes the loss by about the rate times this square. The loss may be NaN although predictions are finite:
+    cross entropy is NaN if it ignores all labels.
+    """
+    wide = torch.promote_types(gradients[0].dtype, torch.float32)
+    square = sum(float(gradient.to(wide).square().sum()) for gradient in gradients)
+    if value.isnan() and isinstance(prediction, Tensor) and prediction.isfinite().all():
+        return None
+    if not value.isfinite():
+        return f"the loss is {float(value):g}"
+    if not math.isfinite(square):
+        return "the gradient overflows"
+    return None if all(b.isfinite().all() for b in (model.buffers, model.personal_buffers)) else "a buffer overflows"
 
 
 def _find_mistake(prediction: Tensor, y: Tensor, loss: Loss) -> str | None:

@@ -220,7 +220,7 @@ class Server:
         """Return the error for a run that diverged in round ``number``."""
         return RunStopped(
             f"Round {number} of {self.method.name}: {reason}; the run has diverged. Try a smaller local rate "
-            f"(it is {self.constants.local_lr:g}) or a weaker correction."
+            f"(it is {self.constants.local_lr:g}), standardised inputs or a weaker correction."
         )
 
     def _screen(self, state: RunState, instructions: Instructions, results: CohortResults) -> Screening:

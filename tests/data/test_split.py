@@ -79,3 +79,34 @@ def test_partitions_that_are_not_possible_are_refused(data, spec, message):
 def test_split_of_a_dataset_trains():
     clients, in_memory = (fedtaco.split(data, "dirichlet:0.5", 5) for data in (WithTargets(X, Y), (X, Y)))
     assert_same_result(*(train(model=MODEL, clients=own, engine="serial") for own in (clients, in_memory)))
+
+
+class CountedLabels:
+    """A sequence of labels that counts how many are read."""
+
+    def __init__(self, labels):
+        self.labels, self.reads = labels, 0
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        label = self.labels[index]
+        self.reads += 1
+        return label
+
+
+@pytest.mark.parametrize(
+    "make_parts",
+    [
+        lambda data: fedtaco.split(data, "iid", 30),
+        lambda data: [Subset(data, range(start, start + 5)) for start in range(0, 150, 5)],
+        lambda data: [Subset(Subset(data, range(150)), [start, start + 1]) for start in range(30)],
+    ],
+    ids=["split", "subsets", "subsets of a subset"],
+)
+def test_labels_of_a_dataset_are_not_read_again_for_each_client(make_parts):
+    data = WithTargets(X, Y)
+    data.targets = CountedLabels(Y.tolist())
+    fedtaco.train(MODEL, make_parts(data), rounds=1, local_steps=1)
+    assert 0 < data.targets.reads <= 3 * len(X)

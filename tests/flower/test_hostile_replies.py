@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nodes import client_app, copy_reply, filled, history_of, run, small_model, small_nodes, small_strategy, update
+from small_training import Broken
 
 import fedtaco
 from fedtaco import RunStopped
@@ -33,8 +34,7 @@ def simulate(broken_client=None):
     """Return the model of the simulator; ``broken_client`` sends uploads that are not finite."""
     samples = [(own.x, own.y) for own in skewed_clients()]
     if broken_client is not None:
-        x, y = samples[broken_client]
-        samples[broken_client] = (torch.full_like(x, 1e300), y)  # so large that gradients overflow
+        samples[broken_client] = Broken(*samples[broken_client])
     result = fedtaco.train(
         small_model(), samples, rounds=ROUNDS, local_steps=STEPS, batch_size=4, local_lr=LOCAL_LR, engine="serial"
     )

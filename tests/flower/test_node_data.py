@@ -106,10 +106,16 @@ def test_model_with_several_inputs_gives_the_bits_of_the_simulator():
     [
         ((TENSORS[2][0][:0], TENSORS[2][1][:0]), {}, "This node has no samples"),
         ((TENSORS[2][0] * torch.nan, TENSORS[2][1]), {}, "Input 0 of this node contains nan"),
+        ((TENSORS[2][0], torch.full((12, 3), torch.nan)), {}, "Target 0 of this node contains nan"),
+        (
+            (TENSORS[2][0] * 1e200, TENSORS[2][1]),
+            {},
+            "the gradient overflows on samples of this node, with inputs up to",
+        ),
         ((TENSORS[2][0], TENSORS[2][1] + 1), {}, "samples of this node: labels are from 1 to 3, but the model has 3"),
         ((*TENSORS[2], 0), {}, "The data are a tuple of 3"),
     ],
-    ids=["no samples", "nan", "label", "tuple of three"],
+    ids=["no samples", "nan", "nan target", "large", "label", "tuple of three"],
 )
 def test_data_that_do_not_fit_cost_the_reply_of_the_node(data, options, reason):
     nodes, strategy = small_nodes(), small_strategy("taco")

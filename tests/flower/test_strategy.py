@@ -48,6 +48,10 @@ def test_mismatched_arguments_are_explained():
         small_strategy("tako")
     with pytest.raises(InvalidInput, match="initial_arrays do not fit the model"):
         small_strategy("taco").start(small_nodes(), arrays(nn.Linear(2, 2)), timeout=1)
+    broken = small_model()
+    nn.init.constant_(broken.bias, torch.nan)
+    with pytest.raises(InvalidInput, match="The initial model contains nan in 'bias'"):
+        small_strategy("taco").start(small_nodes(), arrays(broken), timeout=1)
     with pytest.raises(InvalidInput, match="train_config sets 'local-lr'"):
         run(small_strategy("taco"), small_nodes(), train_config=ConfigRecord({"local-lr": 0.3}))
     with pytest.raises(InvalidInput, match="call start"):

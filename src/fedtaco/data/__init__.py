@@ -4,6 +4,7 @@ from fedtaco.data.batches import StackedBatches, batch_plan, capped_batch_size, 
 from fedtaco.data.datasets import fetch_dataset, hold_out, load_dataset, partition_dataset, split
 from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.noise import add_noise
+from fedtaco.data.number_search import NumberSearch, describe_sizes, find_large_in_batch, is_searchable
 from fedtaco.data.own_data import as_samples
 from fedtaco.data.own_dataset import (
     BY_CLIENT,
@@ -22,6 +23,7 @@ from fedtaco.data.sources.base import TaskData
 __all__ = [
     "BY_CLIENT",
     "JoinedSamples",
+    "NumberSearch",
     "Partition",
     "Samples",
     "StackedBatches",
@@ -35,13 +37,16 @@ __all__ = [
     "class_labels",
     "count_own_clients",
     "dataset_info",
+    "describe_sizes",
     "fetch_dataset",
+    "find_large_in_batch",
     "fingerprint",
     "fingerprint_samples",
     "have_equal_shapes",
     "hold_out",
     "is_own_dataset",
     "is_own_partition",
+    "is_searchable",
     "label_counts",
     "load_dataset",
     "load_own_dataset",

@@ -153,6 +153,8 @@ def hold_out(
     >>> [len(part) for part in remaining], [len(part) for part in held_out]
     ([8, 1], [2, 0])
     """
+    if fraction == 0:
+        return list(parts), [part[:0] for part in parts]
     remaining, held_out = [], []
     for client, part in enumerate(parts):
         count = min(len(part) - 1, math.ceil(fraction * len(part)))

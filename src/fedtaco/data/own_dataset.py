@@ -11,6 +11,7 @@ from fedtaco.data.joined import JoinedSamples
 from fedtaco.data.own_data import as_samples
 from fedtaco.data.samples import Samples, TensorSamples, class_labels
 from fedtaco.data.sources.base import DatasetInfo, TaskData
+from fedtaco.device import deterministic_torch
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reason_of
 from fedtaco.inputs import tensors_of
@@ -24,6 +25,7 @@ DIGEST_BATCH, DIGEST_SAMPLES = 1024, 32
 """Samples that are read at once for a fingerprint, and the number that is read of a dataset that is not in memory."""
 
 
+@deterministic_torch()
 def own_dataset(name: str, train: Any, test: Any, *, per_client: bool) -> TaskData:
     """Return data of a user's own as a dataset.
 
@@ -122,6 +124,7 @@ def fingerprint(data: TaskData) -> str:
     return fingerprint_samples(named if data.test is None else [*named, ("the test set", data.test)])
 
 
+@deterministic_torch()
 def fingerprint_samples(samples: Iterable[tuple[str, Samples]]) -> str:
     """Return the SHA-256 of samples, given with the names of their owners."""
     return digest_tensors(tensor for owner, own in samples for tensor in _digested(owner, own))

@@ -6,6 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -140,26 +141,36 @@ class DatasetSamples(Samples):
         return len(self.dataset)
 
     def labels(self) -> Tensor | None:
-        labels = _stored_labels(self.dataset)
+        labels = self._all_labels
         return labels if labels is None or self.chosen is None else labels[self.chosen]
+
+    @cached_property
+    def _all_labels(self) -> Tensor | None:
+        """The targets of all samples, chosen or not; subsets that are made later share them."""
+        return _stored_labels(self.dataset)
 
     def read(self, rows: Tensor) -> Batch:
         return split_batch(self.collate([self.dataset[int(row)] for row in rows]), self.target)
 
 
-def _stored_labels(dataset: Any) -> Tensor | None:
-    """Return the labels that a dataset stores as ``targets`` or ``labels``, as those of torchvision do."""
+def _stored_labels(dataset: Any, rows: Sequence[int] | None = None) -> Tensor | None:
+    """Return the labels that a dataset stores as ``targets`` or ``labels``, as those of torchvision do.
+
+    Only those of ``rows`` are read, so that many small subsets of a large dataset take little time.
+    """
     if isinstance(dataset, Subset):
-        labels = _stored_labels(dataset.dataset)
-        return None if labels is None else labels[torch.as_tensor(dataset.indices)]
+        indices = dataset.indices
+        return _stored_labels(dataset.dataset, indices if rows is None else [indices[row] for row in rows])
     if isinstance(dataset, ConcatDataset):
         parts = [labels for part in dataset.datasets if (labels := _stored_labels(part)) is not None]
-        return torch.cat(parts) if len(parts) == len(dataset.datasets) else None
+        if len(parts) < len(dataset.datasets):
+            return None
+        return torch.cat(parts) if rows is None else torch.cat(parts)[torch.as_tensor(rows)]
     for name in ("targets", "labels"):
         stored: Any = getattr(dataset, name, None)
         if hasattr(stored, "__len__") and len(stored) == len(dataset):
             with suppress(TypeError, ValueError, RuntimeError):  # targets that are not numbers
-                labels = torch.as_tensor(stored)
+                labels = torch.as_tensor(stored if rows is None else [stored[row] for row in rows])
                 return labels if labels.is_floating_point() else labels.long()
     return None
 

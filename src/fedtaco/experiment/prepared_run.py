@@ -24,7 +24,7 @@ from fedtaco.data import (
     partition_dataset,
     steps_for_epochs,
 )
-from fedtaco.device import choose_device
+from fedtaco.device import choose_device, deterministic_torch
 from fedtaco.engines import EngineChoice, Workload, select_engine
 from fedtaco.errors import InvalidInput
 from fedtaco.evaluation import Evaluator, OwnMetrics, check_metrics, draw_samples
@@ -40,7 +40,7 @@ from fedtaco.runs.combinations import check_samples_per_round
 from fedtaco.runs.constants import make_client_work, make_constants
 from fedtaco.runs.options import RunOptions
 from fedtaco.runs.settings import ExperimentConfig
-from fedtaco.sample_checks import check_samples
+from fedtaco.sample_checks import check_samples, check_weights
 from fedtaco.server import cohort_size
 from fedtaco.simulator import Simulator
 from fedtaco.trust import NO_ADVERSARIES, AdversarialClients, Behaviour, Detector, choose_clients, parse_behaviour
@@ -59,6 +59,7 @@ class PreparedRun:
     engine: EngineChoice
 
     @classmethod
+    @deterministic_torch()
     def prepare(
         cls,
         config: ExperimentConfig,
@@ -168,6 +169,7 @@ def prepare_simulator(
         If model and loss do not work on the samples, or a setting is not valid.
     """
     flat = FlatModel(model, choose_device(config["device"]), split_names(config["personal"] or ""))
+    check_weights(flat.module)
     owners = {f"client {number}": samples for number, samples in enumerate(clients)}
     owners |= {f"the test set of client {client}": own for client, own in (client_tests or {}).items()}
     check_samples(flat, owners if test is None else {**owners, "the test set": test}, loss)

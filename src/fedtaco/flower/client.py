@@ -91,8 +91,7 @@ def train(
     instructions = read_instructions(node, msg.content, flat, method.cost)
     require_frozen(flat, node.frozen)
     samples = as_samples(data)
-    with deterministic_torch():
-        check_samples(flat, {"this node": samples}, loss)
+    check_samples(flat, {"this node": samples}, loss)
     client_config = ClientConfig(constants, node.settings["batch_size"], loss, node.settings["seed"])
     runner = ClientRunner(flat, [samples] * constants.clients, client_config)
     store, compression = open_store(context, node), Compression(method, codec, node.settings["seed"], constants)

@@ -33,6 +33,7 @@ from fedtaco.runs.constants import make_constants
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.setting_checks import check_settings
 from fedtaco.runs.settings import RunSettings, SharedSettings, declared
+from fedtaco.sample_checks import check_weights
 from fedtaco.server import Server, cohort_size
 from fedtaco.trust import DETECTORS, Detector
 from fedtaco.unequal_work import parse_local_work
@@ -246,6 +247,7 @@ class FedStrategy(Strategy):
         """
         self.summary()
         model = self._flatten(with_weights(self.model, initial_arrays))
+        check_weights(model.module)
         exchange = Exchange(grid, timeout)
         server = self._server(num_rounds, self._client_count(exchange))
         clients = server.constants.clients
