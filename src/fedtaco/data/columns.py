@@ -44,10 +44,12 @@ def split_frame(frame: Any, target: object) -> tuple[Any, Any]:
 
 def frame_tensor(frame: Any) -> Tensor:
     """Return all columns of a frame as one float32 matrix; raise InvalidInput if a column is not numeric."""
-    columns = [_check_column(name, column).to_numpy(dtype=np.float32) for name, column in frame.items()]
-    if not columns:
+    if not len(frame.columns):
         raise InvalidInput("The frame has no input columns; give it at least one besides the target.")
-    return array_tensor(np.stack(columns, axis=1))
+    if not all(map(_is_numeric, frame.dtypes)) or frame.isna().to_numpy().any():
+        for name, column in frame.items():
+            _check_column(name, column)
+    return array_tensor(np.ascontiguousarray(frame.to_numpy(dtype=np.float32)))
 
 
 def series_tensor(series: Any) -> Tensor:
@@ -56,9 +58,13 @@ def series_tensor(series: Any) -> Tensor:
     return array_tensor(column.to_numpy(dtype=np.float32 if column.dtype.kind == "f" else np.int64))
 
 
+def _is_numeric(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "O") in "biuf"
+
+
 def _check_column(name: object, column: Any) -> Any:
     """Return a column; raise InvalidInput if it is not numeric or if values are missing."""
-    if getattr(column.dtype, "kind", "O") not in "biuf":
+    if not _is_numeric(column.dtype):
         raise InvalidInput(
             f"The column '{name}' has the type {column.dtype}; convert it to numbers first, for example inputs with "
             "pandas.get_dummies and targets with astype('category').cat.codes."
