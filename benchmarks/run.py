@@ -1,4 +1,4 @@
-"""``make bench``: measures engines, methods, the server's step, small runs, memory, and growth with the clients.
+"""``make bench``: measures engines, methods, the server's step, whole runs, memory, and growth with the clients.
 
 Engines are compared with the plain PyTorch loop, and methods with FedAvg. With fewer turns than the default, results
 are printed and not stored.
@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from cases import CASES, Case, memory_mb
+from cases import CASES, RUNS, Case, memory_mb
 from chart import draw_chart
 from measure import HERE, benchmark_lock, machine, ratio, run_contender, take_turns
 from simulators import build_simulator
@@ -252,6 +252,28 @@ def small_mlp() -> torch.nn.Module:
     return build_model("mlp", (1, 8, 8), 10, seed=0)
 
 
+def measure_many_clients(turns: int) -> dict[str, Any]:
+    """Measure whole runs with many clients, including their set-up, relative to the plain loop."""
+    results = {}
+    for name in RUNS:
+        contenders = {**PLAIN, "fedtaco.train": ("fedtaco_train.py", "auto")}
+        timers = {contender: partial(time_run, contender, script, name) for contender, script in contenders.items()}
+        times = take_turns(timers, turns)
+        plain = [min(turn) for turn in zip(*(times[contender] for contender in PLAIN), strict=True)]
+        results[name] = {
+            "run_s": {contender: round(statistics.median(own), 3) for contender, own in times.items()},
+            "times_faster": ratio(plain, times["fedtaco.train"]),
+        }
+    return results
+
+
+def time_run(contender: str, script: tuple[str, str], case: str) -> float:
+    """Run a contender once and return the seconds of the whole run."""
+    seconds = run_contender(sys.executable, *script, case)["run_s"]
+    show_progress(f"{case}: {contender} {seconds:.3f} s")
+    return seconds
+
+
 def measure_memory() -> dict[str, Any]:
     """Measure the megabytes of a run besides its data and its matrix of uploads, including worker processes."""
     results = {}
@@ -302,6 +324,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "methods": lambda options: measure_methods(12 * options.turns),
     "server": lambda options: measure_server(4 * options.turns),
     "small_runs": lambda options: measure_small_runs(4 * options.turns),
+    "many_clients": lambda options: measure_many_clients(options.turns),
     "memory": lambda _: measure_memory(),
     "growth": lambda _: measure_growth(),
 }

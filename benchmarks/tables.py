@@ -19,6 +19,7 @@ def write_tables(results: Results, page: Path) -> None:
         "methods": _methods,
         "server": _server,
         "small_runs": _small_runs,
+        "many_clients": _many_clients,
         "memory": _memory,
         "growth": _growth,
     }
@@ -74,6 +75,16 @@ def _server(results: Results) -> str:
 def _small_runs(results: Results) -> str:
     rows = [[name, _spread(ratio)] for name, ratio in results["small_runs"].items()]
     return markdown_table(["run", "auto's time over serial's"], rows)
+
+
+def _many_clients(results: Results) -> str:
+    runs = results["many_clients"]
+    contenders = list(dict.fromkeys(name for run in runs.values() for name in run["run_s"]))
+    rows = [
+        [name, *(_number(run["run_s"].get(contender)) for contender in contenders), _spread(run["times_faster"])]
+        for name, run in runs.items()
+    ]
+    return markdown_table(["seconds of a whole run", *contenders, "faster than the plain loop at its best"], rows)
 
 
 def _memory(results: Results) -> str:

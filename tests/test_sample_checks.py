@@ -189,8 +189,8 @@ def test_samples_without_any_label_are_accepted():
     check(nn.Linear(5, 3), (X, torch.full((20,), -100)))
 
 
-def test_set_up_uses_one_thread(tmp_path):
-    """So that many clients with a few thousand numbers each do not wait for threads."""
+def test_samples_are_read_with_one_thread(tmp_path):
+    """Before, in and after the rounds, so that results do not depend on the machine and many clients cost little."""
     used = []
 
     class Observed(Pictures):
@@ -201,7 +201,9 @@ def test_set_up_uses_one_thread(tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        train(clients=[Observed(LABELS), Observed(LABELS)], client_tests=[Observed(LABELS), None], out=tmp_path)
+        samples = [Observed(LABELS) for _ in range(2)]
+        settings = {"rounds": 1, "local_steps": 1, "engine": "serial", "out": tmp_path}
+        fedtaco.train(nn.Linear(5, 3), samples, samples[0], client_tests=samples, **settings)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)

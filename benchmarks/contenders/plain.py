@@ -19,7 +19,8 @@ loss_function = nn.CrossEntropyLoss()
 
 def run_round() -> None:
     total: dict[str, torch.Tensor] = {}
-    for x, y in zip(data, labels, strict=True):
+    for client in torch.randperm(case.clients)[: case.cohort].tolist():
+        x, y = data[client], labels[client]
         local = copy.deepcopy(model)
         local.train()
         optimizer = torch.optim.SGD(local.parameters(), lr=LOCAL_LR)
@@ -31,7 +32,7 @@ def run_round() -> None:
             loss.backward()
             optimizer.step()
         for name, tensor in local.state_dict().items():
-            total[name] = total.get(name, 0) + tensor / case.clients
+            total[name] = total.get(name, 0) + tensor / case.cohort
     model.load_state_dict(total)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedtaco.data import Samples, TensorSamples
-from fedtaco.device import CPU, seed_torch
+from fedtaco.device import CPU, deterministic_torch, seed_torch
 from fedtaco.errors import InvalidInput
 from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel, Loss
@@ -225,6 +225,7 @@ def check_metrics(metrics: OwnMetrics) -> None:
             )
 
 
+@deterministic_torch()
 def count_classes(samples: Samples) -> list[int]:
     """Return the number of samples of each class, without those that have no label; empty if targets are not classes.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from time import perf_counter
 from typing import Any, Literal
 
@@ -252,8 +253,7 @@ class Simulator:
 
     def _member_counts(self, state: RunState) -> float:
         """Return the sum of the counts of all clients that are not expelled."""
-        expelled = state.detector_memory["expelled"].tolist()
-        return sum(count for count, is_expelled in zip(self.counts, expelled, strict=True) if not is_expelled)
+        return sum(compress(self.counts, (~state.detector_memory["expelled"]).tolist()))
 
     def _measure(self, state: RunState) -> dict[str, Any]:
         self.on_evaluation(state.round)
