@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.data import NumberSearch, as_samples
+from fedtaco.data import NumberSearch, TensorSamples, as_samples
 from fedtaco.models import FlatModel
 from fedtaco.sample_checks import check_samples, check_weights
 
@@ -69,6 +69,12 @@ def test_only_the_samples_of_the_owner_count(data):
 def test_first_inputs_of_a_dataset_are_checked():
     with pytest.raises(InvalidInput, match="Input 0 of client 0 contains nan"):
         check(nn.Linear(5, 3), WithTargets(torch.full((20, 5), torch.nan), LABELS))
+
+
+def test_inputs_that_are_not_finite_when_they_are_prepared_are_found():
+    samples = TensorSamples(torch.zeros(20, 5), LABELS, prepare=torch.log)
+    with pytest.raises(InvalidInput, match="Input 0 of client 0 contains -inf"):
+        check(nn.Linear(5, 3), samples)
 
 
 def test_input_of_a_dataset_is_named_by_its_index():

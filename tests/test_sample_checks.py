@@ -202,7 +202,7 @@ def test_samples_are_read_with_one_thread(tmp_path):
     torch.set_num_threads(3)
     try:
         samples = [Observed(LABELS) for _ in range(2)]
-        settings = {"rounds": 1, "local_steps": 1, "engine": "serial", "out": tmp_path}
+        settings = {"rounds": 1, "local_steps": 1, "engine": "batched", "out": tmp_path}
         fedtaco.train(nn.Linear(5, 3), samples, samples[0], client_tests=samples, **settings)
         assert torch.get_num_threads() == 3
     finally:

@@ -96,7 +96,7 @@ def _choose_trial(samples: Samples, owner: str, search: NumberSearch) -> _Trial:
         rows |= {int(by_sample.amin(1).argmin()), int(by_sample.amax(1).argmax())}
     chosen = sorted(rows) if len(rows) > 1 else [0, 0]  # batch norm needs two
     batch = _read(owner, lambda: samples.batch(torch.tensor(chosen)))
-    if not isinstance(samples, TensorSamples):
+    if not isinstance(samples, TensorSamples) or samples.prepare is not None:
         large |= find_large_in_batch(batch, chosen, owner)
     return _Trial(chosen, batch, bool(large))
 
