@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 
 import pytest
 
@@ -17,6 +18,7 @@ from fedtaco.processes import (
     interrupted_by_sigterm,
     map_forked,
     picklable,
+    postponed_interrupts,
     set_up_child,
 )
 
@@ -84,6 +86,63 @@ def test_forked_process_leaves_signals_to_its_parent():
         sender.close()
         assert receiver.recv() == (signal.SIG_IGN, signal.SIG_DFL)
         process.join()
+
+
+def signal_this_thread():
+    signal.raise_signal(signal.SIGTERM)
+
+
+def signal_another_thread(inside, signalled):
+    """Return a function that lets another thread, which does not block signals, receive SIGTERM."""
+
+    def receive():
+        inside.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        signalled.set()
+
+    threading.Thread(target=receive).start()
+
+    def send():
+        inside.set()
+        signalled.wait()
+
+    return send
+
+
+@pytest.mark.parametrize("to_another_thread", [False, True])
+def test_sigterm_waits_until_a_forked_process_is_stored(to_another_thread):
+    send = signal_another_thread(threading.Event(), threading.Event()) if to_another_thread else signal_this_thread
+    steps = []
+    with interrupted_by_sigterm() as is_terminated:
+        with pytest.raises(KeyboardInterrupt), postponed_interrupts():
+            send()
+            steps.append("stored")
+        assert is_terminated()
+    assert steps == ["stored"]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+
+
+def receive_sigterm(connection, parent):
+    signal.raise_signal(signal.SIGTERM)
+    connection.send("waits")
+    set_up_child(parent)
+    connection.send("has not ended")
+
+
+def test_sigterm_before_its_set_up_ends_a_forked_process_without_a_traceback(capfd):
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    with interrupted_by_sigterm():
+        with postponed_interrupts():
+            process = context.Process(target=receive_sigterm, args=(sender, os.getpid()))
+            process.start()
+        sender.close()
+        process.join()
+    assert receiver.recv() == "waits"
+    with pytest.raises(EOFError):
+        receiver.recv()
+    assert process.exitcode == -signal.SIGTERM
+    assert capfd.readouterr().err == ""
 
 
 # Short-lived processes

@@ -6,10 +6,14 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from time import monotonic, strftime
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -17,6 +21,10 @@ Result = TypeVar("Result")
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as shells state it."""
+CHECK_SECONDS = 1.0
+"""Seconds between two checks whether processes are stopped."""
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end a run: Ctrl-C and SIGTERM."""
 
 
 def cores() -> int:
@@ -30,10 +38,14 @@ def can_fork() -> bool:
 
 
 def set_up_child(parent: int) -> None:
-    """Prepare a forked process: it ends with its parent and at SIGTERM, and leaves Ctrl-C to its parent."""
+    """Prepare a process that was forked inside :func:`postponed_interrupts`.
+
+    It ends with its parent and at SIGTERM, also one that has arrived since the fork, and leaves Ctrl-C to its parent.
+    """
     die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
 
 
 def die_with(parent: int) -> None:
@@ -67,6 +79,91 @@ def interrupted_by_sigterm() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(received)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def postponed_interrupts() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until the end of the block, in which a process is forked and stored.
+
+    Without it, KeyboardInterrupt may be raised in Python's own functions around a fork, which ignore it, in the new
+    process, or before this process has stored the new one. The new process starts with both signals blocked, until it
+    calls :func:`set_up_child`.
+    """
+    handlers: dict[signal.Signals, Any] = {}
+    received: list[int] = []
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in INTERRUPTS:  # which another thread may receive if this one blocks them
+                if callable(handler := signal.getsignal(number)):
+                    handlers[number] = handler
+                    signal.signal(number, lambda got, _: received.append(got))
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for got in received:
+            signal.raise_signal(got)
+
+
+class ProcessMonitor:
+    """Waits for messages of forked processes, and warns of those that are stopped and cannot send any."""
+
+    def __init__(self) -> None:
+        self._stopped: set[int | None] = set()
+        self._next_check = 0.0
+
+    def wait(
+        self, running: Mapping[Connection, BaseProcess], describe: Callable[[Connection], str]
+    ) -> list[Connection]:
+        """Wait until a process has sent something or has ended, and return the connections of all such processes.
+
+        Parameters
+        ----------
+        running
+            The process at the other end of each connection.
+        describe
+            Returns what a process is, for the warning.
+        """
+        ready: list[Any] = []
+        while not ready:
+            ready = wait(list(running), CHECK_SECONDS)
+            if monotonic() >= self._next_check:
+                self._next_check = monotonic() + CHECK_SECONDS
+                self._warn_of_stopped(running, describe)
+        return ready
+
+    def _warn_of_stopped(
+        self, running: Mapping[Connection, BaseProcess], describe: Callable[[Connection], str]
+    ) -> None:
+        stopped = {process.pid: link for link, process in running.items() if _is_stopped(process)}
+        known, self._stopped = self._stopped, set(stopped)
+        for pid in stopped.keys() - known:
+            warnings.warn(
+                f"Process {pid}, {describe(stopped[pid])}, has been stopped since {strftime('%H:%M:%S')} and does not "
+                f"answer. Let it continue (kill -CONT {pid}), or end everything with Ctrl-C.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def _is_stopped(process: BaseProcess) -> bool:
+    """Return whether a process was stopped by a signal, such as SIGSTOP, and not continued."""
+    try:
+        status = Path(f"/proc/{process.pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] == "T"
+
+
+def terminate(process: BaseProcess) -> None:
+    """Send SIGTERM to a process; if it is stopped, continue it, since it would not notice the signal otherwise."""
+    process.terminate()
+    if process.pid is not None and process.exitcode is None:
+        os.kill(process.pid, signal.SIGCONT)
 
 
 def picklable(error: Exception) -> Exception:
@@ -103,30 +200,33 @@ def map_forked(function: Callable[[int], Result], count: int, workers: int) -> l
     may_fork = can_fork() and not multiprocessing.current_process().daemon
     workers = max(1, min(workers, count)) if may_fork else 1
     shares = [range(first, count, workers) for first in range(workers)]
-    children: list[tuple[BaseProcess, Connection]] = []
+    children: dict[Connection, BaseProcess] = {}
     results: dict[int, Result] = {}
+    monitor = ProcessMonitor()
     try:
         for share in shares[1:]:
-            children.append(_fork_share(function, share))
+            _fork_share(function, share, children)
         results |= {number: function(number) for number in shares[0]}
-        for (_, link), share in zip(children, shares[1:], strict=True):
+        for (link, process), share in zip(children.items(), shares[1:], strict=True):
+            monitor.wait({link: process}, lambda _: "which evaluates a model")
             results |= _receive(link) or {number: function(number) for number in share}
     finally:
-        for process, link in children:
-            process.terminate()
+        for link, process in children.items():
+            process.kill()
             process.join()
             link.close()
     return [results[number] for number in range(count)]
 
 
-def _fork_share(function: Callable[[int], Result], share: range) -> tuple[BaseProcess, Connection]:
-    """Start a process that computes a share of the results; return it and the end of the pipe to read them from."""
+def _fork_share(function: Callable[[int], Result], share: range, children: dict[Connection, BaseProcess]) -> None:
+    """Start a process that computes a share of the results; add it to ``children``, by the pipe to read them from."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_compute_share, args=(function, share, sender, os.getpid()), daemon=True)
-    process.start()
+    with postponed_interrupts():
+        process.start()
+        children[receiver] = process
     sender.close()
-    return process, receiver
 
 
 def _compute_share(function: Callable[[int], Result], share: range, sender: Connection, parent: int) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -66,11 +69,11 @@ def test_seconds_of_every_client_are_recorded():
     assert all(record.seconds > 0 for record in finished.clients)
 
 
-class KillsWorker:
-    """Samples that kill the worker process that fetches them: the first one if there is a ``marker``, else each."""
+class SignalsWorker:
+    """Samples that send a signal to the worker that fetches them: the first one if there is a ``marker``, else each."""
 
-    def __init__(self, samples, marker=None):
-        self.samples, self.marker, self.parent = samples, marker, os.getpid()
+    def __init__(self, samples, marker=None, number=signal.SIGKILL):
+        self.samples, self.marker, self.number, self.parent = samples, marker, number, os.getpid()
 
     def __len__(self):
         return len(self.samples)
@@ -79,13 +82,13 @@ class KillsWorker:
         if os.getpid() != self.parent and (self.marker is None or not self.marker.exists()):
             if self.marker is not None:
                 self.marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.number)
         return self.samples.batch(indices)
 
 
 def test_client_of_a_dead_worker_is_run_again(tmp_path):
     clients = skewed_clients()
-    clients[3] = KillsWorker(clients[3], tmp_path / "died")
+    clients[3] = SignalsWorker(clients[3], tmp_path / "died")
     with pytest.warns(RuntimeWarning, match=r"Worker \d+ died \(exit code -9\) while it ran client 3; a new worker"):
         state = final_state(Scaffold(), clients=clients, engine=pool_of(2))
     assert_same_state(final_state(Scaffold()), state)
@@ -105,12 +108,65 @@ def test_worker_that_dies_between_rounds_is_replaced():
 
 def test_run_ends_if_a_client_kills_its_worker_twice():
     clients = skewed_clients()
-    clients[3] = KillsWorker(clients[3])
+    clients[3] = SignalsWorker(clients[3])
     with (
         pytest.warns(RuntimeWarning, match="client 3"),
         pytest.raises(ProcessDied, match="while it ran client 3, for the second time"),
     ):
         final_state(FedAvg(), clients=clients, engine=pool_of(2))
+
+
+def test_stopped_worker_is_named_once_and_can_be_continued(tmp_path, monkeypatch):
+    clients = skewed_clients()
+    clients[3] = SignalsWorker(clients[3], tmp_path / "stopped", signal.SIGSTOP)
+    warned = []
+
+    def show(message, *_):
+        warned.append(str(message))
+        pid = int(re.search(r"kill -CONT (\d+)", warned[-1])[1])
+        threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
+
+    monkeypatch.setattr("fedtaco.processes.CHECK_SECONDS", 0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        assert_same_state(final_state(Scaffold()), final_state(Scaffold(), clients=clients, engine=pool_of(2)))
+    (warning,) = warned
+    assert re.fullmatch(
+        r"Process (\d+), which runs client 3, has been stopped since \d\d:\d\d:\d\d and does not answer\. "
+        r"Let it continue \(kill -CONT \1\), or end everything with Ctrl-C\.",
+        warning,
+    )
+
+
+ENDLESS = """
+import multiprocessing, signal
+import fedtaco
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
+
+class PrintsWorkers(fedtaco.Callback):
+    def on_round_end(self, run, record):
+        if record.round == 1:
+            print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+
+settings = dict(clients=4, rounds=100000, local_steps=2, eval_every=100000)
+fedtaco.run("fedavg", engine="pool", workers=2, callbacks=[PrintsWorkers()], **settings)
+"""
+
+
+def test_interrupt_ends_a_run_with_a_stopped_worker():
+    command = [sys.executable, "-c", ENDLESS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        try:
+            pids = [int(pid) for pid in parent.stdout.readline().split()]
+            os.kill(pids[0], signal.SIGSTOP)
+            assert f"Process {pids[0]}, which runs client" in parent.stderr.readline()
+            parent.send_signal(signal.SIGINT)
+            parent.communicate(timeout=60)
+        finally:
+            parent.kill()
+    assert not any(is_alive(pid) for pid in pids)
 
 
 def test_error_in_a_worker_is_raised_in_the_caller():
@@ -161,6 +217,7 @@ def test_no_worker_is_left_after_a_run_is_abandoned():
 
 PARENT = """
 import time
+import warnings
 from fedtaco.engines import PoolEngine
 from fedtaco.methods import FedAvg
 from fedtaco.testing.small_federation import make_simulator

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -171,7 +173,8 @@ run_all(runs, RunOptions(), PrintingCallback())
 """
 
 
-def test_interrupt_stops_all_runs_and_keeps_their_rounds(tmp_path):
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_interrupt_ends_all_runs_and_keeps_their_rounds(is_stopped, tmp_path):
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -179,8 +182,12 @@ def test_interrupt_stops_all_runs_and_keeps_their_rounds(tmp_path):
             while min(reached.values()) < 5:
                 seed, number = map(int, process.stdout.readline().split())
                 reached[seed] = number
+            if is_stopped:
+                child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
+                os.kill(int(child), signal.SIGSTOP)
+                assert re.search(rf"Process {child}, the run taco seed \d, has been stopped", process.stderr.readline())
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=30)
+            _, errors = process.communicate(timeout=25)
         finally:
             process.kill()
     assert "KeyboardInterrupt" in errors
@@ -189,3 +196,19 @@ def test_interrupt_stops_all_runs_and_keeps_their_rounds(tmp_path):
         folder = RunFolder(tmp_path / str(seed))
         round_number, _, _ = folder.load_checkpoint()
         assert number <= round_number <= len(folder.history()) <= round_number + 1
+
+
+@pytest.mark.parametrize("process", ["child", "parent"])
+def test_sigterm_during_a_fork_ends_all_runs_without_a_traceback_of_a_process(process, tmp_path):
+    """Python ignores errors, also KeyboardInterrupt, in functions that it calls after a fork."""
+    hook = f"import os; os.register_at_fork(after_in_{process}=lambda: os.kill(os.getpid(), signal.SIGTERM))"
+    handler = "signal.signal(signal.SIGTERM, signal.default_int_handler)"
+    script = INTERRUPTED.replace("\nsettings", f"\n{handler}\n{hook}\nsettings").replace("100000", "30")
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=100, check=False
+    )
+    last = done.stderr.splitlines()[-1]
+    expected = "KeyboardInterrupt" if process == "parent" else r"ProcessDied: .* died \(exit code -15\)"
+    assert re.search(expected, last)
+    assert done.stderr.count("Traceback") == 1
+    assert "ignored" not in done.stderr

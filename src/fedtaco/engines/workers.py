@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 import torch
@@ -23,7 +23,7 @@ from fedtaco.client import ClientRunner, dry_run
 from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions, Phase, describe_clients
 from fedtaco.errors import InvalidInput, ProcessDied
 from fedtaco.methods import Broadcast, Method, NamedTensors
-from fedtaco.processes import can_fork, picklable, set_up_child
+from fedtaco.processes import ProcessMonitor, can_fork, picklable, postponed_interrupts, set_up_child
 
 MAX_TRIES = 2
 """Maximum number of attempts to run a batch of jobs whose worker dies."""
@@ -154,7 +154,8 @@ class _PhaseWorkers:
     def __init__(self, pool: WorkerPool, method: Method, instructions: Instructions, jobs: JobBatch, size: int) -> None:
         self.rows, self.run_batch, self.method = len(jobs), pool.run_batch, method
         self.shared = SharedBuffers.allocate(method, instructions, pool.runner, jobs[0].memory, self.rows)
-        self.workers: list[tuple[BaseProcess, Connection]] = []
+        self.workers: dict[Connection, BaseProcess] = {}
+        self.monitor = ProcessMonitor()
         self._finalizer = weakref.finalize(self, _stop, self.workers)
         for _ in range(size):
             self._start()
@@ -186,10 +187,13 @@ class _PhaseWorkers:
             waiting.append(batch)
             assign(self._replace(link, batch, tries[batch[0].row], when))
 
-        for _, link in list(self.workers):
+        def describe(link: Connection) -> str:
+            return f"which runs {describe_clients(running[link])}"
+
+        for link in list(self.workers):
             assign(link)
         while running:
-            ready = wait(list(running))
+            ready = self.monitor.wait({link: self.workers[link] for link in running}, describe)
             for link in [link for link in running if link in ready]:
                 batch = running.pop(link)
                 try:
@@ -205,8 +209,7 @@ class _PhaseWorkers:
 
     def _replace(self, link: Connection, batch: JobBatch, tries: int, when: str) -> Connection:
         """Replace a worker that died, or raise ProcessDied if its batch was tried too often."""
-        place = next(place for place, (_, own) in enumerate(self.workers) if own is link)
-        process, _ = self.workers.pop(place)
+        process = self.workers.pop(link)
         process.join()
         link.close()
         event = f"Worker {process.pid} died (exit code {process.exitcode}) {when} it ran {describe_clients(batch)}"
@@ -219,12 +222,12 @@ class _PhaseWorkers:
         """Start a worker and return the parent's end of its pipe."""
         context = multiprocessing.get_context("fork")
         parent_end, worker_end = context.Pipe()
-        others = [link for _, link in self.workers]
-        arguments = (worker_end, [parent_end, *others], self.run_batch, self.method, self.shared, os.getpid())
+        arguments = (worker_end, [parent_end, *self.workers], self.run_batch, self.method, self.shared, os.getpid())
         process = context.Process(target=_work, args=arguments, daemon=True)
-        process.start()
+        with postponed_interrupts():
+            process.start()
+            self.workers[parent_end] = process
         worker_end.close()
-        self.workers.append((process, parent_end))
         return parent_end
 
 
@@ -256,12 +259,12 @@ def _work(
             link.send(picklable(error))
 
 
-def _stop(workers: list[tuple[BaseProcess, Connection]]) -> None:
-    """Terminate the workers and wait until they have ended."""
-    for process, link in workers:
+def _stop(workers: dict[Connection, BaseProcess]) -> None:
+    """Kill the workers, also stopped ones, and wait until they have ended; they have nothing to save."""
+    for link, process in workers.items():
         link.close()
-        process.terminate()
-    for process, _ in workers:
+        process.kill()
+    for process in workers.values():
         process.join()
     workers.clear()
 

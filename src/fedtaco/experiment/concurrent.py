@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -18,7 +18,17 @@ from fedtaco.errors import InvalidInput, ProcessDied, RunStopped, StopTraining
 from fedtaco.experiment.config import to_stored
 from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.experiment.runner import recorded_run, run_experiment
-from fedtaco.processes import TERMINATED, can_fork, cores, interrupted_by_sigterm, picklable, set_up_child
+from fedtaco.processes import (
+    TERMINATED,
+    ProcessMonitor,
+    can_fork,
+    cores,
+    interrupted_by_sigterm,
+    picklable,
+    postponed_interrupts,
+    set_up_child,
+    terminate,
+)
 from fedtaco.records import RoundRecord, RunFolder
 from fedtaco.runs.callbacks import Callback, Run
 from fedtaco.runs.options import RunOptions
@@ -79,18 +89,19 @@ class _ConcurrentRuns:
     ) -> None:
         self.waiting, self.options, self.callback, self.own = list(reversed(waiting)), options, callback, own
         self.running: dict[Connection, _RemoteRun] = {}
+        self.monitor = ProcessMonitor()
 
     def run(self, max_running: int) -> None:
         try:
             while self.waiting or self.running:
                 while self.waiting and len(self.running) < max_running:
                     self._start(*self.waiting.pop())
-                for connection in wait(list(self.running)):
-                    assert isinstance(connection, Connection)
+                processes = {connection: remote.process for connection, remote in self.running.items()}
+                for connection in self.monitor.wait(processes, lambda one: f"the run {self.running[one].run}"):
                     self._receive(connection)
         finally:
             for remote in self.running.values():
-                remote.process.terminate()
+                terminate(remote.process)
             for remote in self.running.values():
                 remote.process.join(GRACE_SECONDS)
                 remote.process.kill()
@@ -101,9 +112,10 @@ class _ConcurrentRuns:
         connection, of_child = context.Pipe()
         arguments = (of_child, config, folder, self.options, self.own, os.getpid())
         process = context.Process(target=_run_in_process, args=arguments)
-        process.start()
+        with postponed_interrupts():
+            process.start()
+            self.running[connection] = _RemoteRun(process, Run(config, folder.path, "", [], _model_elsewhere))
         of_child.close()
-        self.running[connection] = _RemoteRun(process, Run(config, folder.path, "", [], _model_elsewhere))
 
     def _receive(self, connection: Connection) -> None:
         remote = self.running[connection]
