@@ -18,7 +18,7 @@ from run_helpers import Interrupted, assert_same_model, interrupt_after
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.errors import ProcessDied
-from fedtaco.experiment import Callback, RunOptions, resolve_config
+from fedtaco.experiment import Callback, RunOptions, resolve_config, run_experiment
 from fedtaco.experiment.concurrent import run_all
 from fedtaco.records import RunFolder
 
@@ -196,6 +196,24 @@ def test_interrupt_ends_all_runs_and_keeps_their_rounds(is_stopped, tmp_path):
         folder = RunFolder(tmp_path / str(seed))
         round_number, _, _ = folder.load_checkpoint()
         assert number <= round_number <= len(folder.history()) <= round_number + 1
+
+
+def test_runs_that_do_not_notice_sigterm_are_interrupted_after_their_round(tmp_path, monkeypatch):
+    """Python may ignore the KeyboardInterrupt of a signal, for example in ``__del__``."""
+
+    def run_without_sigterm(config, folder, *arguments):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            run_experiment(config, folder, *arguments)
+        except KeyboardInterrupt:
+            (folder.path / "interrupted").touch()
+            raise
+
+    monkeypatch.setattr("fedtaco.experiment.concurrent.run_experiment", run_without_sigterm)
+    runs = make_runs(tmp_path, 2, rounds=100000)
+    with pytest.raises(Interrupted):
+        run_all(runs, RunOptions(), interrupt_after(2))
+    assert all((path / "interrupted").exists() for _, path in runs)
 
 
 @pytest.mark.parametrize("process", ["child", "parent"])

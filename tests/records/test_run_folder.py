@@ -16,7 +16,9 @@ from run_helpers import Interrupted, assert_same_result, interrupt_after
 
 import fedtaco
 from fedtaco import InvalidInput
+from fedtaco.errors import RunStopped
 from fedtaco.records import RunFolder
+from fedtaco.report.run_reader import find_runs
 
 QUICK = {"dataset": "digits", "clients": 20, "rounds": 3, "local_steps": 2, "engine": "serial"}
 
@@ -129,46 +131,94 @@ def test_folder_of_a_failed_start_can_be_used(tmp_path, monkeypatch):
     fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
 
 
-@pytest.mark.parametrize("broken", ["numpy.savez_compressed", "pathlib.Path.write_text"])
-def test_run_is_kept_if_its_replacement_fails(broken, tmp_path, monkeypatch):
+def test_run_is_kept_if_the_first_round_of_its_replacement_cannot_be_written(tmp_path, monkeypatch):
+    """The disk is full when the first, second, ... file is written."""
     out = tmp_path / "run"
-    before = fedtaco.run("fedavg", out=out, **QUICK)
+    before = fedtaco.run("fedavg", out=out, track=["tensorboard"], **QUICK)
+    logs = list(out.glob("tensorboard/*"))
+    writes, written = ["partition", "config", "clients", "rounds", "checkpoint", "manifest"], os.fsync
+    for allowed in range(len(writes)):
+        left = iter(range(allowed))
+        with monkeypatch.context() as disk:
+            disk.setattr("os.fsync", lambda file, left=left: full() if next(left, None) is None else written(file))
+            with pytest.raises(
+                InvalidInput, match=r"No space left on device.*the run that was in the folder before is"
+            ):
+                fedtaco.run("taco", out=out, overwrite=True, track=["tensorboard"], **QUICK)
+        assert_same_result(before, fedtaco.load(out))
+        assert list(out.glob("tensorboard/*")) == logs
+        assert not list(out.rglob("*.part"))
+
+
+def test_logs_of_a_tracker_are_replaced_with_the_run(tmp_path):
+    logs = []
+    for method in ("fedavg", "taco"):
+        fedtaco.run(method, out=tmp_path / "run", overwrite=True, track=["tensorboard"], **QUICK)
+        logs.append([path.name for path in (tmp_path / "run" / "tensorboard").iterdir()])
+    assert len(logs[0]) == len(logs[1]) == 1
+    assert logs[0] != logs[1]
+
+
+def test_replacement_is_kept_if_a_later_round_cannot_be_written(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    fedtaco.run("fedavg", out=out, **QUICK)
+    left = iter(range(6))
     with monkeypatch.context() as disk:
-        disk.setattr(broken, full)
-        with pytest.raises(
-            InvalidInput, match=r"No space left on device.*a run that was in the folder before is still"
-        ):
+        disk.setattr("os.fsync", lambda _: full() if next(left, None) is None else None)
+        with pytest.raises(InvalidInput, match=r"No space left on device.*Finished rounds are kept"):
             fedtaco.run("taco", out=out, overwrite=True, **QUICK)
-    assert_same_result(before, fedtaco.load(out))
-    assert not list(out.glob("*.part"))
+    assert len(RunFolder(out).history()) == 1
+    assert_same_result(fedtaco.run("taco", **QUICK), fedtaco.run("taco", out=out, resume=True, **QUICK))
+
+
+def test_run_is_kept_if_its_replacement_is_interrupted_in_the_first_round(tmp_path):
+    class Interrupts(fedtaco.Callback):
+        def on_evaluation_begin(self, run, round_number):
+            assert find_runs(tmp_path)[0].summary() is not None
+            assert len(find_runs(tmp_path)) == 1
+            raise Interrupted
+
+    before = fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
+    with pytest.raises(Interrupted):
+        fedtaco.run("taco", out=tmp_path / "run", overwrite=True, callbacks=[Interrupts()], **QUICK)
+    assert_same_result(before, fedtaco.load(tmp_path / "run"))
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_replacement_that_diverges_in_the_first_round_is_recorded(tmp_path):
+    fedtaco.run("fedavg", out=tmp_path / "run", **QUICK)
+    with pytest.raises(RunStopped):
+        fedtaco.run("fedavg", out=tmp_path / "run", overwrite=True, local_lr=1e30, **QUICK)
+    assert "diverged" in RunFolder(tmp_path / "run").summary()["stopped"]
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_killed_replacement_leaves_one_of_the_two_runs(tmp_path):
     """The process ends before each of the operations that change the folder, one after another."""
     finished, out = tmp_path / "finished", tmp_path / "run"
     tiny = {**QUICK, "clients": 3, "rounds": 1, "partition": "iid", "model": "mlp:2"}
-    old, new = fedtaco.run("fedavg", out=finished, **tiny), fedtaco.run("taco", out=tmp_path / "new", **tiny)
-    arguments = RunFolder(tmp_path / "new").config(), RunFolder(tmp_path / "new").partition()
+    expected = {method: fedtaco.run(method, out=out, **tiny) for method, out in (("fedavg", finished), ("taco", None))}
     left = Counter()
     for allowed in range(100):
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(finished, out)
-        process = multiprocessing.get_context("fork").Process(target=create_and_die, args=(allowed, out, *arguments))
+        process = multiprocessing.get_context("fork").Process(target=replace_and_die, args=(allowed, out, tiny))
         process.start()
         process.join()
         try:
-            assert_same_result(old, fedtaco.load(out))
-            left["old"] += 1
+            found = fedtaco.load(out)
         except InvalidInput:
-            assert_same_result(new, fedtaco.run("taco", out=out, resume=True, **tiny))
-            left["new"] += 1
+            found = fedtaco.run("taco", out=out, resume=True, **tiny)
+        left[found.summary["method"]] += 1
+        assert_same_result(expected[found.summary["method"]], found)
         if process.exitcode == 0:
             break
-    assert left["old"] >= 2
-    assert left["new"] >= 8
+    assert process.exitcode == 0
+    assert left["fedavg"] >= 10
+    assert left["taco"] >= 10
 
 
-def create_and_die(allowed, out, config, partition):
+def replace_and_die(allowed, out, settings):
     """Replace a run, but die after a number of operations on files."""
     operations = iter(range(allowed))
 
@@ -180,11 +230,10 @@ def create_and_die(allowed, out, config, partition):
 
         return count
 
-    for name in ("replace", "unlink", "mkdir", "write_bytes", "write_text"):
+    for name in ("replace", "unlink", "mkdir", "rmdir", "write_bytes", "write_text"):
         setattr(Path, name, counted(getattr(Path, name)))
     shutil.rmtree = counted(shutil.rmtree)
-    del config["schema"]
-    RunFolder(out).create(config, partition)
+    fedtaco.run("taco", out=out, overwrite=True, **settings)
 
 
 # Damaged files

@@ -100,8 +100,9 @@ class _ConcurrentRuns:
                 for connection in self.monitor.wait(processes, lambda one: f"the run {self.running[one].run}"):
                     self._receive(connection)
         finally:
-            for remote in self.running.values():
+            for connection, remote in self.running.items():
                 terminate(remote.process)
+                connection.close()
             for remote in self.running.values():
                 remote.process.join(GRACE_SECONDS)
                 remote.process.kill()
@@ -110,7 +111,8 @@ class _ConcurrentRuns:
     def _start(self, config: ExperimentConfig, folder: RunFolder) -> None:
         context = multiprocessing.get_context("fork")
         connection, of_child = context.Pipe()
-        arguments = (of_child, config, folder, self.options, self.own, os.getpid())
+        copies = [connection, *self.running]
+        arguments = (of_child, copies, config, folder, self.options, self.own, os.getpid())
         process = context.Process(target=_run_in_process, args=arguments)
         with postponed_interrupts():
             process.start()
@@ -188,14 +190,18 @@ class _PipeCallback(Callback):
         self._send("on_run_end", summary)
 
     def _send(self, event: str, details: Any) -> None:
-        self.connection.send((event, details))
-        reason = self.connection.recv()
+        try:
+            self.connection.send((event, details))
+            reason = self.connection.recv()
+        except (OSError, EOFError):  # the parent ends all runs, and Python may have ignored the error of its signal
+            raise KeyboardInterrupt from None
         if reason is not None:
             raise StopTraining(reason)
 
 
 def _run_in_process(
     connection: Connection,
+    copies: list[Connection],
     config: ExperimentConfig,
     folder: RunFolder,
     options: RunOptions,
@@ -205,11 +211,18 @@ def _run_in_process(
     """Run one configuration in a process of its own.
 
     Ctrl-C is handled by the parent, which then sends SIGTERM: it raises KeyboardInterrupt here, so that the last
-    finished round is saved.
+    finished round is saved. ``copies`` are the parent's ends of all pipes, which the fork copied.
     """
     set_up_child(parent)
+    for copy in copies:
+        copy.close()
     torch.set_num_threads(1)
-    warnings.showwarning = lambda message, *_: connection.send(RuntimeWarning(str(message)))
+
+    def send(message: Exception) -> None:
+        with suppress(OSError):  # the parent may have closed the pipe, since it ends all runs
+            connection.send(message)
+
+    warnings.showwarning = lambda message, *_: send(RuntimeWarning(str(message)))
     try:
         with interrupted_by_sigterm():
             run_experiment(config, folder, options, _PipeCallback(connection), own)
@@ -218,7 +231,7 @@ def _run_in_process(
     except RunStopped:
         pass
     except Exception as error:
-        connection.send(picklable(error))
+        send(picklable(error))
 
 
 def require_folder_for_runs(out: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.config import to_stored
 from fedtaco.records import RoundRecord
+from fedtaco.records.run_folder import REPLACEMENT
 from fedtaco.runs.callbacks import Callback, Run
 
 Session = TypeVar("Session")
@@ -184,6 +185,6 @@ def _numbers(record: RoundRecord) -> dict[str, float]:
 
 def _folder_id(folder: Path) -> str:
     """Return an identifier that stays the same when a run is resumed and changes when it is replaced."""
-    partition = folder / "partition.npz"
-    created = partition.stat().st_mtime_ns if partition.exists() else time_ns()
+    files = (place / "partition.npz" for place in (folder / REPLACEMENT, folder))
+    created = next((file.stat().st_mtime_ns for file in files if file.exists()), None) or time_ns()
     return hashlib.sha256(f"{folder.absolute()} {created}".encode()).hexdigest()[:16]

@@ -13,6 +13,7 @@
 ``output.safetensors``        the model that the method returns, if it is another one
 ``average.safetensors``       the average of the last models, if ``average_last`` is set
 ``best.safetensors``          the global model of the best round, if BestModel saves it
+``replacement.part/``         the run that will replace this one, until its first checkpoint
 ``lock``                      present while a process uses the folder
 ============================  ========================================================
 """
@@ -21,7 +22,7 @@ import dataclasses
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +43,23 @@ from fedtaco.records.recorded_run import RecordedRun
 
 RECORDS = (
     "partition.npz",
-    "checkpoint",
     "rounds.jsonl",
     "clients.jsonl",
     "diagnostics.jsonl",
-    "summary.json",
     "client_evaluations.jsonl",
     "model.safetensors",
     "output.safetensors",
     "average.safetensors",
     "best.safetensors",
-    "tensorboard",
-    "wandb",
+    "checkpoint",
+    "summary.json",
 )
-"""Files and folders that a run writes besides ``config.toml``; only these are removed when a run is replaced."""
+"""Files and folders that a run writes besides ``config.toml``; the last two are only read if the others are there."""
+LOGS = ("tensorboard", "wandb")
+"""Folders of trackers. When a run is replaced, only these and :data:`RECORDS` are removed."""
+FREE_SPACE = " Free some space, or choose another folder (out)"
+REPLACEMENT = "replacement.part"
+"""Folder inside the run folder for the first round of a run that will replace the one there."""
 
 
 class RunFolder(RecordedRun):
@@ -70,6 +74,8 @@ class RunFolder(RecordedRun):
         """Digests of the records of all finished rounds, and of the models."""
         self._appended: tuple[RecordFile, ...] = ()
         """The files to which every round of the run is appended."""
+        self._replaced: Path | None = None
+        """The folder of the run that this one will replace."""
 
     @contextmanager
     def claim(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Iterator[None]:
@@ -81,6 +87,9 @@ class RunFolder(RecordedRun):
                 self.check_available(config, resume=resume, overwrite=overwrite)
                 yield
             finally:
+                if lock.is_held():
+                    with suppress(OSError):
+                        self._discard_replacement()
                 self._lock = None
 
     def check_available(self, config: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
@@ -109,29 +118,52 @@ class RunFolder(RecordedRun):
         if differences:
             raise InvalidInput(f"{self.path} holds another run and cannot be resumed as this one: {differences}.")
 
-    def create(self, config: Mapping[str, Any], partition: PartitionRecord) -> None:
-        """Start a new run, in place of the one that the folder may contain.
+    def start(self, config: Mapping[str, Any], partition: PartitionRecord) -> "RunFolder":
+        """Start a new run, and return the folder to which it is written.
 
-        The earlier run stays as it was until the new configuration replaces the earlier one. From then on its files are
-        not read any more, because they name another run, and they are removed.
+        If there is a run here, that is a folder inside this one until :meth:`replace`, so that the earlier run stays as
+        it is. The logs of its trackers are moved there, and back if the new run is never put in its place.
         """
+        if not self.exists():
+            self.create(config, partition)
+            return self
+        replacement = RunFolder(self.path / REPLACEMENT)
+        replacement._lock, replacement._replaced = self._lock, self.path
+        with replacement._writing():
+            self._discard_replacement()
+            replacement.create(config, partition)
+            _move(LOGS, self.path, replacement.path)
+        return replacement
+
+    def create(self, config: Mapping[str, Any], partition: PartitionRecord) -> None:
+        """Write the files with which a run starts."""
         self._require_lock()
-        advice = " Free some space, or choose another folder (out); a run that was in the folder before is still there."
-        with writing(self.path, advice):
+        with self._reporting(f"{FREE_SPACE}."):
             self.path.mkdir(parents=True, exist_ok=True)
             with replacing(self._partition) as new_partition:
                 partition.save(new_partition)
                 digest = dataclasses.asdict(FileDigest.of(new_partition))
                 self._run = secrets.token_hex(8)
                 write_document(self._config, {**config, "folder": {"run": self._run, "partition": digest}})
-                with writing_run(self.path):
-                    self._remove_records()
-        with writing_run(self.path):
+        with self._writing():
             self.checkpoint.create()
             self._appended = (self._rounds, self._clients, *([self._diagnostics] if config.get("diagnose") else []))
             for file in self._appended:
                 file.create()
         self._written = self._digests_of_records()
+
+    def replace(self, replacement: "RunFolder") -> None:
+        """Put the run that :meth:`start` began in the place of the earlier one.
+
+        Files are only renamed and removed, which needs no space. From when the configuration is that of the new run,
+        files of the earlier one are not read any more, because they name another run.
+        """
+        with self._writing():
+            replacement._config.replace(self._config)
+            for name in RECORDS:
+                _remove(self.path / name)
+            _move(RECORDS, replacement.path, self.path)
+            shutil.rmtree(replacement.path)
 
     def record_ran_by(self, ran_by: Mapping[str, Any]) -> None:
         """Replace the recorded engine and versions."""
@@ -205,8 +237,14 @@ class RunFolder(RecordedRun):
     def _writing(self) -> Iterator[None]:
         """Check that this process still has the lock, and report errors of writing."""
         self._require_lock()
-        with writing_run(self.path):
+        with self._reporting():
             yield
+
+    def _reporting(self, advice: str | None = None) -> AbstractContextManager[None]:
+        """Report errors of writing; without ``advice``, say how to resume."""
+        if self._replaced is not None:
+            return writing(self._replaced, f"{FREE_SPACE}; the run that was in the folder before is still there.")
+        return writing_run(self.path) if advice is None else writing(self.path, advice)
 
     def _require_lock(self) -> None:
         if self._lock is not None:
@@ -221,18 +259,32 @@ class RunFolder(RecordedRun):
 
     def _refuse_links(self) -> None:
         """Raise InvalidInput if writing a file of the run would write somewhere else."""
-        own = (self._config.name, LOCK, *RECORDS)
+        own = (self._config.name, LOCK, REPLACEMENT, *RECORDS, *LOGS)
         paths = [self.path / f"{name}{suffix}" for name in own for suffix in ("", ".part")]
         for path in (*paths, *self.checkpoint.folder.glob("*")):
             if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
                 raise InvalidInput(f"{path} is not a plain file or folder; remove it, or choose another folder (out).")
 
-    def _remove_records(self) -> None:
-        for path in (self.path / name for name in RECORDS):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+    def _discard_replacement(self) -> None:
+        """Remove what was written of a run that has not replaced the one here."""
+        if (self.path / REPLACEMENT).exists():
+            _move(LOGS, self.path / REPLACEMENT, self.path)
+            shutil.rmtree(self.path / REPLACEMENT)
+
+
+def _move(names: Sequence[str], source: Path, target: Path) -> None:
+    """Move files and folders to another folder, in place of those there."""
+    for name in names:
+        if (source / name).exists():
+            _remove(target / name)
+            (source / name).replace(target / name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 OWN_DIFFERENCES = {

@@ -12,6 +12,7 @@ import numpy as np
 from fedtaco.errors import InvalidInput
 from fedtaco.records import ClientEvaluation, History, PartitionRecord, RunFolder
 from fedtaco.records.detection_rates import summarize_detection
+from fedtaco.records.run_folder import REPLACEMENT
 from fedtaco.records.summary import summarize
 from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
 from fedtaco.report.measures import MEASURES, Measure, own_measure
@@ -43,7 +44,8 @@ def find_runs(path: Path) -> list[RunFolder]:
     """
     if not path.is_dir():
         raise InvalidInput(f"There is no folder {path}.")
-    found = sorted({config.parent for config in path.rglob("config.toml")}, key=_natural_key)
+    folders = {config.parent for config in path.rglob("config.toml")}
+    found = sorted((folder for folder in folders if folder.name != REPLACEMENT), key=_natural_key)
     if not found:
         raise InvalidInput(f"There is no run in {path}: no folder in it has a config.toml.")
     return [RunFolder(folder) for folder in found]

@@ -48,6 +48,8 @@ class Recorder:
         every_round: bool = False,
     ) -> None:
         self.folder, self.config, self.partition, self.every_round = folder, config, partition, every_round
+        self._target = folder
+        """The folder to which records are written; another one until the run replaces an earlier one in ``folder``."""
         self.history = History()
         self.diagnostics = Diagnostics() if config.get("diagnose") else None
         self.ran_by: Mapping[str, Any] = {}
@@ -95,7 +97,7 @@ class Recorder:
             return initial
         stored = self.folder.load_checkpoint() if resume and self.folder.exists() else None
         if stored is None:
-            self.folder.create({**self.config, "ran_by": self.ran_by}, self.partition)
+            self._target = self.folder.start({**self.config, "ran_by": self.ran_by}, self.partition)
             return initial
         if not self.folder.partition().equals(self.partition):
             raise InvalidInput(
@@ -117,19 +119,23 @@ class Recorder:
         self.history.clients.extend(finished.clients)
         if self.diagnostics is not None and finished.diagnostics is not None:
             self.diagnostics.rounds.append(finished.diagnostics)
-        if self.folder is not None:
-            self.folder.append_round(finished.record, finished.clients, finished.diagnostics)
+        if self._target is not None:
+            self._target.append_round(finished.record, finished.clients, finished.diagnostics)
         self.state = finished.state
         if self.every_round or monotonic() >= self._next_checkpoint:
             self.checkpoint()
 
     def checkpoint(self) -> None:
         """Save the state, unless it is already saved."""
-        if self.folder is None or self._saved is self.state:
+        if self.folder is None or self._target is None or self._saved is self.state:
             return
         started = monotonic()
         shared = {**shared_arrays(self.state), **self.extra}
-        self.folder.save_checkpoint(self.state.round, shared, changed_memories(self._saved, self.state))
+        self._target.save_checkpoint(self.state.round, shared, changed_memories(self._saved, self.state))
+        if self._target is not self.folder:
+            self.folder.replace(self._target)
+            self.folder.rewind()
+            self._target = self.folder
         self._saved, ended = self.state, monotonic()
         self._next_checkpoint = ended + (ended - started) * (1 / CHECKPOINT_SHARE - 1)
 
@@ -194,13 +200,15 @@ class Recorder:
         if self.config.get("personal") is not None:
             summary["predicts_one_class"] = False  # clients have models of their own, and accuracies are means
         result = Result.of(method, model, self.state, self.history, summary, evaluations, self.diagnostics)
-        if self.folder is not None:
-            self.folder.save_model(to_arrays(result.model.state_dict()))
+        if self.folder is not None and self._target is not None:
+            self._target.save_model(to_arrays(result.model.state_dict()))
             if result.output_model is not result.model:
-                self.folder.save_model(to_arrays(result.output_model.state_dict()), "output")
+                self._target.save_model(to_arrays(result.output_model.state_dict()), "output")
             if result.average_model is not None:
-                self.folder.save_model(to_arrays(result.average_model.state_dict()), "average")
+                self._target.save_model(to_arrays(result.average_model.state_dict()), "average")
             if evaluations:
-                self.folder.save_client_evaluations(evaluations)
-            self.folder.save_summary(summary)
+                self._target.save_client_evaluations(evaluations)
+            self._target.save_summary(summary)
+            if self._target is not self.folder:
+                self.folder.replace(self._target)
         return result
