@@ -25,13 +25,14 @@ from fedtaco.client import dry_run
 from fedtaco.cohort import ClientResult, CohortResults, Instructions
 from fedtaco.compression import Compression
 from fedtaco.device import deterministic_torch
-from fedtaco.flower.replies import ReplyCollector
+from fedtaco.flower.replies import ReplyCollector, UploadFormat
 from fedtaco.flower.wire import ReplyHeader, reply_records
-from fedtaco.methods import Constants, Taco
+from fedtaco.methods import Taco
 from fedtaco.models import FlatModel, build_model
 from fedtaco.parameters import Domain
 from fedtaco.run_state import RunState
 from fedtaco.server import Server
+from fedtaco.settings.run_spec import RunSpec
 
 NODES, MODEL, STEPS, TURNS = 100, "resnet18", 10, 3
 RESULTS = HERE / "flower-results.json"
@@ -81,17 +82,16 @@ def main() -> None:
 def measure(nodes: int, model: str) -> dict[str, Any]:
     """Take all measurements; return them as the results file stores them."""
     flat = FlatModel(build_model(model, (3, 32, 32), 10, seed=0))
-    constants = Constants(clients=nodes, rounds=10, local_steps=STEPS, local_lr=0.01)
-    server = Server(Taco(), constants, 0, nodes)
+    spec = RunSpec.with_defaults(Taco(), {"clients": nodes, "rounds": 10, "local_steps": STEPS, "local_lr": 0.01})
+    constants = spec.constants(nodes, STEPS)
+    server = Server(spec, constants, nodes)
     state = server.initial_state(flat.vector.clone(), flat.buffers.clone())
     instructions = server.train_instructions(state, torch.arange(nodes))
     upload, _ = dry_run(server.method, instructions, constants, {})
     template = {name: tensor.to("meta") for name, tensor in upload.items()}
-    compression = Compression(server.method, server.codec, server.seed, constants)
-    valid_steps, cohort = [Domain("steps", low=STEPS, high=STEPS, whole=True)] * nodes, list(range(nodes))
-    collector = ReplyCollector(
-        compression, instructions, cohort, template, template, flat.min_buffers, valid_steps, None
-    )
+    expected = UploadFormat(Compression(spec, constants), template, template, flat.min_buffers, None)
+    valid_steps = dict.fromkeys(range(nodes), Domain("steps", low=STEPS, high=STEPS, whole=True))
+    collector = ReplyCollector(expected, instructions, valid_steps)
     base = torch.randn(flat.vector.shape, generator=torch.Generator().manual_seed(0))
     peak = PeakMemory()
     collecting_seconds = collect(collector, base)

@@ -20,7 +20,7 @@ import torch
 from cases import CASES, RUNS, Case, memory_mb
 from chart import draw_chart
 from measure import HERE, benchmark_lock, machine, ratio, run_contender, take_turns
-from simulators import build_simulator
+from simulators import build_federation
 from tables import write_tables
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -133,7 +133,7 @@ def compare_steps(model_name: str, shape: tuple[int, ...], steps: int, turns: in
     model = FlatModel(build_model(model_name, shape, 10, seed=0))
     samples = TensorSamples(torch.randn(600, *shape), torch.randint(0, 10, (600,)))
     constants = Constants(clients=2, rounds=10, local_steps=steps, local_lr=0.01)
-    runner = ClientRunner(model, [samples], ClientConfig(constants, 64, cross_entropy, seed=0))
+    runner = ClientRunner(model, {0: samples}, ClientConfig(constants, 64, cross_entropy, seed=0))
 
     def step_ms(method: Method) -> float:
         server = ServerState(model.vector.clone(), method.server_memory(model.vector, constants))
@@ -215,7 +215,14 @@ class ServerSteps:
         """Let the guard judge the uploads of a new round."""
         self.round += 1
         broadcast = replace(self.broadcast, start=self.broadcast.start + self.round**2)
-        given = DetectorInput(broadcast, self.cohort, self.uploads(matrix), self.round, partial_participation=False)
+        given = DetectorInput(
+            broadcast=broadcast,
+            cohort=self.cohort,
+            uploads=self.uploads(matrix),
+            round=self.round,
+            partial_participation=False,
+            expelled=torch.zeros(len(self.cohort), dtype=torch.bool),
+        )
         self.guard_memory = self.guard.judge(self.guard_memory, given).memory
 
     def uploads(self, matrix: Tensor) -> Uploads:
@@ -233,10 +240,10 @@ def measure_small_runs(turns: int) -> dict[str, Any]:
 
         def run_seconds(engine: str, parts: Any = parts, rounds: int = rounds, steps: int = steps) -> float:
             started = perf_counter()
-            simulator = build_simulator(
+            federation = build_federation(
                 Taco(), small_mlp(), parts, digits.test, rounds=rounds, local_steps=steps, engine=engine
             )
-            for _ in simulator.rounds(simulator.initial_state()):
+            for _ in federation.rounds(federation.initial):
                 pass
             return perf_counter() - started
 
@@ -301,11 +308,11 @@ def measure_growth() -> dict[str, Any]:
     for clients, participation in (*everyone, (2000, 0.05)):
         generator = torch.Generator().manual_seed(0)
         parts = [train.subset(torch.randperm(len(train), generator=generator)[:64]) for _ in range(clients)]
-        simulator = build_simulator(
+        federation = build_federation(
             Taco(), small_mlp(), parts, rounds=rounds, local_steps=10, participation=participation
         )
         ends = []
-        for finished in simulator.rounds(simulator.initial_state()):
+        for finished in federation.rounds(federation.initial):
             ends.append(perf_counter())
             memory = memory_mb() if finished.state.round == rounds else 0.0
         milliseconds = 1000 * statistics.median(after - before for before, after in pairwise(ends))

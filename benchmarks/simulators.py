@@ -1,4 +1,4 @@
-"""Simulators for the benchmarks, built from a model and samples without an experiment around them."""
+"""Simulations for the benchmarks, built from a model and samples without an experiment around them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,18 +6,16 @@ from typing import Any
 from torch import nn
 
 from fedtaco.data import Samples
-from fedtaco.experiment.prepared_run import prepare_simulator
+from fedtaco.experiment.prepared_run import Simulation
+from fedtaco.federation import Federation
 from fedtaco.methods import Method
-from fedtaco.runs.setting_checks import check_settings
-from fedtaco.runs.settings import RunSettings
-from fedtaco.simulator import Simulator
-from fedtaco.trust import Off
+from fedtaco.settings.run_spec import RunSpec
+from fedtaco.simulated_clients import SimulationData
 
 
-def build_simulator(
+def build_federation(
     method: Method, model: nn.Module, clients: Sequence[Samples], test: Samples | None = None, **settings: Any
-) -> Simulator:
-    """Return a simulator without a detector; settings that are not given have their defaults."""
-    config = check_settings(RunSettings, settings)
-    simulator, _ = prepare_simulator(config, method, Off(), model, clients, test)
-    return simulator
+) -> Federation:
+    """Return a federation without a detector; settings that are not given have their defaults."""
+    data = SimulationData(test=test)
+    return Simulation.build(RunSpec.with_defaults(method, settings), model, clients, data).federation

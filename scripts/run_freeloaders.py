@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtaco.experiment import Callback, RunOptions, resolve_config
+from fedtaco.experiment import Callback, RunOptions, build_spec
 from fedtaco.experiment.concurrent import run_all
 
 Settings = dict[str, Any]
@@ -34,7 +34,7 @@ def main() -> None:
     os.nice(10)
     for name, planned in campaigns():
         print(f"{name}: {len(planned)} runs", flush=True)
-        runs = [(resolve_config(**settings), folder / name / folder_name(settings)) for settings in planned]
+        runs = [(build_spec(**settings), folder / name / folder_name(settings)) for settings in planned]
         run_all(runs, RunOptions(resume=True), Callback())
 
 

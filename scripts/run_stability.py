@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedtaco.experiment import Callback, RunOptions, resolve_config
+from fedtaco.experiment import Callback, RunOptions, build_spec
 from fedtaco.experiment.runner import run_experiment
 from fedtaco.records import RunFolder
 
@@ -37,7 +37,7 @@ def main() -> None:
     for name, settings in plan():
         path = folder / name / f"{settings['method']}-{settings['seed']}"
         print(path, flush=True)
-        run_experiment(resolve_config(**settings), RunFolder(path), RunOptions(resume=True, workers=1), Callback())
+        run_experiment(build_spec(**settings), RunFolder(path), RunOptions(resume=True, workers=1), Callback())
 
 
 def plan() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,11 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.data import TensorSamples
-from fedtaco.methods import Constants
 from fedtaco.models import FlatModel
-from fedtaco.simulator import Simulator
+from fedtaco.testing import small_federation
 
 K, LR, ROUNDS = 4, 0.1, 3
 CURVATURES = [np.diag([1.0, 4.0]), np.diag([3.0, 0.5]), np.array([[2.0, 0.8], [0.8, 1.0]])]
@@ -39,19 +37,25 @@ def quadratic(output, centre):
     return 0.5 * torch.einsum("bi,bij,bj->b", gap, curvature, gap).mean()
 
 
-def make_simulator(method, *, curvatures=CURVATURES, constants=None, **options):
-    """Return a simulator that diagnoses its rounds; a client's only sample is (H_i, c_i)."""
+def make_federation(method, *, curvatures=CURVATURES, constants=None, **options):
+    """Return a federation that diagnoses its rounds; a client's only sample is (H_i, c_i)."""
     pairs = zip(curvatures, CENTRES, strict=True)
     clients = [TensorSamples(torch.from_numpy(H)[None], torch.from_numpy(c)[None]) for H, c in pairs]
-    numbers = Constants(**{"clients": N, "rounds": ROUNDS, "local_steps": K, "local_lr": LR, **(constants or {})})
-    runner = ClientRunner(FlatModel(Point(START.tolist())), clients, ClientConfig(numbers, 1, quadratic, seed=0))
-    return Simulator(method, runner, None, diagnose=True, **options)
+    return small_federation.make_federation(
+        method,
+        model=FlatModel(Point(START.tolist())),
+        clients=clients,
+        loss=quadratic,
+        test=None,
+        diagnose=True,
+        **{"rounds": ROUNDS, "local_steps": K, "local_lr": LR, "batch_size": 1, **(constants or {}), **options},
+    )
 
 
 def diagnose(method, **options):
     """Run a method and return the diagnostics of its rounds."""
-    simulator = make_simulator(method, **options)
-    return [finished.diagnostics for finished in simulator.rounds(simulator.initial_state())]
+    federation = make_federation(method, **options)
+    return [finished.diagnostics for finished in federation.rounds(federation.initial)]
 
 
 def gradient(i, x):

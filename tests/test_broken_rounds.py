@@ -11,9 +11,10 @@ import torch
 import fedtaco
 from fedtaco import RunStopped
 from fedtaco.cohort import ClientJob, ClientResult, CohortResults
-from fedtaco.methods import Constants, FedAvg
+from fedtaco.methods import FedAvg
 from fedtaco.records import Decision
 from fedtaco.server import Server
+from fedtaco.settings.run_spec import RunSpec
 from fedtaco.trust import Detector, NormDetector, Off, Verdict
 
 SETTINGS = {"dataset": "digits", "rounds": 6, "local_steps": 5}
@@ -27,17 +28,18 @@ class StrikesEverybody(Detector):
     def judge(self, memory, given):
         strikes = memory["strikes"].clone()
         strikes[given.uploads.clients] += 1
-        expelled = strikes >= 2
+        expelled = torch.nonzero(strikes >= 2).flatten().tolist()
         count = len(given.uploads.clients)
-        decisions = [Decision(0, "expelled", "any", 1.0, 0.0, "no reason")] if expelled[0] else []
+        decisions = [Decision(0, "expelled", "any", 1.0, 0.0, "no reason")] if 0 in expelled else []
         kept = torch.zeros(count, dtype=torch.bool)
-        return Verdict({**memory, "strikes": strikes, "expelled": expelled}, kept, decisions, [{}] * count)
+        return Verdict({**memory, "strikes": strikes}, kept, decisions, [{}] * count, expelled)
 
 
 def conclude(norms, detector, loss_before=1.0, eval_every=1):
     """Return a server, its state before a round, the instructions and the outcome; uploads have these norms."""
-    constants = Constants(clients=len(norms), rounds=9, local_steps=1, local_lr=0.1)
-    server = Server(FedAvg(), constants, 0, len(norms), detector, eval_every)
+    settings = {"rounds": 9, "local_steps": 1, "local_lr": 0.1, "eval_every": eval_every}
+    spec = RunSpec.with_defaults(FedAvg(), settings, detector=detector)
+    server = Server(spec, spec.constants(len(norms), local_steps=1), len(norms))
     state = server.initial_state(torch.zeros(2), torch.zeros(0))
     if loss_before is not None:
         state = server.skip_round(state, CohortResults.empty([])).finish(0.0, accuracy=None, loss=loss_before).state
@@ -49,9 +51,9 @@ def conclude(norms, detector, loss_before=1.0, eval_every=1):
     return server, state, instructions, server.conclude(state, instructions, results)
 
 
-def loss_of(state):
+def loss_of(outcome):
     """Return metrics whose loss grows with the distance of the model from zero."""
-    distance = float(state.server.weights.norm())
+    distance = float(outcome.state.server.weights.norm())
     return {"accuracy": None, "loss": math.nan if distance > 100 else 1 + distance**2}
 
 
@@ -142,7 +144,7 @@ def test_nobody_gets_a_strike_while_the_loss_is_far_above_the_lowest():
     broken = outcome.finish(0.0, accuracy=None, loss=50.0).state
     after = server.conclude(broken, instructions, outcome.results)
     assert after.state.detector_memory["strikes"].tolist() == [1] * 4
-    assert not after.state.detector_memory["expelled"].any()
+    assert not after.state.expelled.any()
     assert [one.action for one in after.decisions] == ["spared"]
 
 
@@ -183,6 +185,8 @@ def test_a_skipped_round_whose_loss_jumps_is_accepted():
 
 
 def make_batch_norm_server():
-    server = Server(FedAvg(), Constants(clients=3, rounds=9, local_steps=1, local_lr=0.1), 0, 3, NormDetector())
+    settings = {"rounds": 9, "local_steps": 1, "local_lr": 0.1}
+    spec = RunSpec.with_defaults(FedAvg(), settings, detector=NormDetector())
+    server = Server(spec, spec.constants(3, local_steps=1), 3)
     state = server.initial_state(torch.zeros(2), torch.ones(4))
     return server, server.skip_round(state, CohortResults.empty([])).finish(0.0, accuracy=None, loss=1.0).state

@@ -25,7 +25,9 @@ def round_on_meta(method):
     model_on_meta = FlatModel(model.module, torch.device("meta"))
     constants = Constants(CLIENTS, 1, STEPS, 0.1)
     samples = TensorSamples(torch.rand(30, 1, 8, 8), torch.arange(30) % 10)
-    runner = ClientRunner(model_on_meta, [samples] * CLIENTS, ClientConfig(constants, 8, cross_entropy, 0))
+    runner = ClientRunner(
+        model_on_meta, dict.fromkeys(range(CLIENTS), samples), ClientConfig(constants, 8, cross_entropy, 0)
+    )
     server = fedtaco.methods.ServerState(model.vector, method.server_memory(model.vector, constants))
     instructions = Instructions("train", 1, method.broadcast(server, torch.arange(CLIENTS)), model.buffers)
     memory = method.client_memory(model.vector, constants)

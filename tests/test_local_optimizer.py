@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedtaco.local_optimizer import OPTIMIZERS, Adam, AdamW, LocalOptimizer, Sgd
-from fedtaco.runs.settings import SharedSettings, declared
+from fedtaco.settings.declarations import SharedSettings, declared
 
 LR, STEPS = 0.1, 7
 CURVATURE = torch.linspace(0.2, 3.0, 6, dtype=torch.float64)

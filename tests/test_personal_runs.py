@@ -13,26 +13,22 @@ from torch import nn
 
 import fedtaco
 from fedtaco import FedAvg, Scaffold
-from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.engines import PoolEngine, SerialEngine
-from fedtaco.methods import METHODS, Constants
+from fedtaco.methods import METHODS
 from fedtaco.models import FlatModel
 from fedtaco.records import Decision
-from fedtaco.simulator import Simulator
+from fedtaco.testing import small_federation
 from fedtaco.testing.small_federation import skewed_clients
 from fedtaco.trust import AdversarialClients, Detector, NormDetector, Verdict, parse_behaviour
 
 
-def make_simulator(method, engine=SerialEngine, test=None, personal=("bn.*",), **options):
+def make_federation(method, engine=SerialEngine, test=None, personal=("bn.*",), **options):
     model = FlatModel(batch_norm_model(), personal=personal)
-    clients = skewed_clients()
-    constants = Constants(clients=len(clients), rounds=4, local_steps=3, local_lr=0.1)
-    runner = ClientRunner(model, clients, ClientConfig(constants, 4, nn.functional.cross_entropy, 0))
-    return Simulator(method, runner, test, engine=engine(runner), **options)
+    return small_federation.make_federation(method, model=model, engine=engine, test=test, **options)
 
 
-def run_all(simulator):
-    return [finished.state for finished in simulator.rounds(simulator.initial_state())]
+def run_all(federation):
+    return [finished.state for finished in federation.rounds(federation.initial)]
 
 
 def pool(runner):
@@ -42,7 +38,7 @@ def pool(runner):
 @pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=lambda method: method.name)
 def test_pool_equals_serial_to_the_last_bit(method):
     options = {"participation": 1.0 if method.needs_all_clients else 0.6, "steps": [1, 5, 2, 4, 3]}
-    serial, pooled = (run_all(make_simulator(method, engine, **options))[-1] for engine in (SerialEngine, pool))
+    serial, pooled = (run_all(make_federation(method, engine, **options))[-1] for engine in (SerialEngine, pool))
     assert torch.equal(serial.server.weights, pooled.server.weights)
     assert serial.memories.keys() == pooled.memories.keys()
     for client, memory in serial.memories.items():
@@ -63,7 +59,7 @@ def test_engines_that_stack_clients_give_way():
 
 
 def test_a_client_that_takes_no_part_keeps_its_layers():
-    states = run_all(make_simulator(FedAvg(), participation=0.4))
+    states = run_all(make_federation(FedAvg(), participation=0.4))
     for before, after in pairwise(states):
         kept = [client for client in before.memories if after.memories[client] is before.memories[client]]
         assert len(kept) >= len(before.memories) - 2
@@ -83,8 +79,8 @@ class ClientTwoSendsTooMuch(SerialEngine):
 @pytest.mark.parametrize(("rule", "action", "changes"), [("drop", "dropped", False), ("clip", "clipped", True)])
 @pytest.mark.parametrize("method", [FedAvg(), Scaffold()], ids=str)
 def test_layers_of_an_upload_that_is_not_used_are_forgotten(method, rule, action, changes):
-    simulator = make_simulator(method, ClientTwoSendsTooMuch, detector=NormDetector(long_uploads=rule))
-    finished = list(simulator.rounds(simulator.initial_state()))
+    federation = make_federation(method, ClientTwoSendsTooMuch, detector=NormDetector(long_uploads=rule))
+    finished = list(federation.rounds(federation.initial))
     assert [one.action for one in finished[2].record.decisions] == [action]
     before, after = finished[1].state.memories[2], finished[2].state.memories[2]
     assert before.keys() == after.keys()
@@ -96,33 +92,29 @@ class ExpelsClientTwo(Detector):
     name, summary = "expels-two", "expels client 2 after the second round"
 
     def judge(self, memory, given):
-        expelled = memory["expelled"].clone()
-        decisions = []
-        if given.round == 2:
-            expelled[2] = True
-            decisions = [Decision(2, "expelled", "any", 1.0, 0.0, "no reason")]
+        expelled = [2] if given.round == 2 else []
+        decisions = [Decision(client, "expelled", "any", 1.0, 0.0, "no reason") for client in expelled]
         count = len(given.uploads.clients)
-        dropped = torch.zeros(count, dtype=torch.bool)
-        return Verdict({**memory, "expelled": expelled}, dropped, decisions, [{}] * count)
+        return Verdict(memory, torch.zeros(count, dtype=torch.bool), decisions, [{}] * count, expelled)
 
 
 @pytest.mark.parametrize("method", [FedAvg(), Scaffold()], ids=str)
 def test_an_expelled_client_is_no_longer_evaluated(method):
     test = skewed_clients()[0]
-    simulator = make_simulator(method, test=test, detector=ExpelsClientTwo())
-    finished = list(simulator.rounds(simulator.initial_state()))
+    federation = make_federation(method, test=test, detector=ExpelsClientTwo())
+    finished = list(federation.rounds(federation.initial))
     for number, one in enumerate(finished, 1):
         members = [client for client in range(5) if number < 2 or client != 2]
-        assert one.record.accuracy == pytest.approx(mean_accuracy(simulator, one.state, members, test), abs=1e-12)
+        assert one.record.accuracy == pytest.approx(mean_accuracy(federation, one.state, members, test), abs=1e-12)
     assert finished[-1].state.memories[2] is finished[1].state.memories[2]
 
 
-def mean_accuracy(simulator, state, clients, test):
+def mean_accuracy(federation, state, clients, test):
     """Return the mean accuracy of the clients' own models, built by hand."""
     accuracies = []
     for client in clients:
-        module = simulator.model.to_module(state.server.weights, state.buffers)
-        state_dict = {**module.state_dict(), **simulator.model.personal_state(state.memories[client])}
+        module = federation.model.to_module(state.server.weights, state.buffers)
+        state_dict = {**module.state_dict(), **federation.model.personal_state(state.memories[client])}
         module.load_state_dict(state_dict)
         accuracies.append(float((module(test.x.float()).argmax(1) == test.y).double().mean()))
     return np.mean(accuracies)
@@ -131,12 +123,12 @@ def mean_accuracy(simulator, state, clients, test):
 def test_freeloaders_keep_their_initial_layers_and_do_not_count():
     adversaries = AdversarialClients(frozenset({1}), parse_behaviour("zero"), 0)
     test = skewed_clients()[0]
-    simulator = make_simulator(FedAvg(), test=test, adversaries=adversaries)
-    finished = list(simulator.rounds(simulator.initial_state()))[-1]
-    for name, initial in simulator.model.initial_personal.items():
+    federation = make_federation(FedAvg(), test=test, adversaries=adversaries)
+    finished = list(federation.rounds(federation.initial))[-1]
+    for name, initial in federation.model.initial_personal.items():
         assert torch.equal(finished.state.memories[1][name], initial)
     honest = [0, 2, 3, 4]
-    assert finished.record.accuracy == pytest.approx(mean_accuracy(simulator, finished.state, honest, test), abs=1e-12)
+    assert finished.record.accuracy == pytest.approx(mean_accuracy(federation, finished.state, honest, test), abs=1e-12)
 
 
 # What it is good for

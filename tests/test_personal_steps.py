@@ -133,7 +133,9 @@ def test_an_upload_contains_neither_parameters_nor_statistics_of_personal_norm_l
     assert model.vector.numel() == size
     assert model.buffers.numel() == 0
     constants = Constants(clients=5, rounds=2, local_steps=2, local_lr=0.1)
-    runner = ClientRunner(model, skewed_clients(), ClientConfig(constants, 4, nn.functional.cross_entropy, 0))
+    runner = ClientRunner(
+        model, dict(enumerate(skewed_clients())), ClientConfig(constants, 4, nn.functional.cross_entropy, 0)
+    )
     state = fedtaco.methods.ServerState(model.vector.clone(), method.server_memory(model.vector, constants))
     instructions = Instructions("train", 1, method.broadcast(state, torch.arange(5)), model.buffers.clone())
     fresh = runner.new_memory(method, state.weights)

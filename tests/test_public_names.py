@@ -38,3 +38,8 @@ def test_every_name_is_documented():
 def test_importing_the_package_does_not_import_torch():
     code = "import sys, fedtaco; dir(fedtaco); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_package_runs_as_the_command():
+    done = subprocess.run([sys.executable, "-m", "fedtaco", "--version"], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == fedtaco.__version__

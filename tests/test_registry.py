@@ -112,14 +112,14 @@ def test_a_function_that_cannot_be_called_is_reported():
         call_own("mine:split", lambda labels: labels, 1, 2)
 
 
-def test_create_uses_the_parameters_of_the_class_alone():
+def test_instance_uses_the_parameters_of_the_class_alone():
     parameters = {"taco.gamma": 0.2, "fedprox.zeta": 0.5, "clipped.limit": 3.0}
-    assert METHODS.create("taco", parameters) == Taco(gamma=0.2)
-    assert METHODS.create("fedprox", parameters) == FedProx(zeta=0.5)
-    assert METHODS.create("test_registry:Clipped", parameters) == Clipped(limit=3.0)
-    assert METHODS.create("fedavg", parameters) == FedAvg()
+    assert METHODS.instance("taco", parameters) == Taco(gamma=0.2)
+    assert METHODS.instance("fedprox", parameters) == FedProx(zeta=0.5)
+    assert METHODS.instance("test_registry:Clipped", parameters) == Clipped(limit=3.0)
+    assert METHODS.instance("fedavg", parameters) == FedAvg()
     with pytest.raises(InvalidInput, match=r"clipped\.limit is 0; it must be a number above 0"):
-        METHODS.create("test_registry:Clipped", {"clipped.limit": 0})
+        METHODS.instance("test_registry:Clipped", {"clipped.limit": 0})
 
 
 def test_instance_from_an_instance_a_class_or_a_name():

@@ -284,19 +284,19 @@ def test_the_loss_in_messages_is_the_median_of_those_who_measured():
 
 
 def test_a_verdict_without_strikes_still_drops():
-    before = {"strikes": torch.tensor([0, 1]), "seen": torch.tensor([1, 1]), "expelled": torch.tensor([False, False])}
-    after = {"strikes": torch.tensor([1, 2]), "seen": torch.tensor([2, 2]), "expelled": torch.tensor([False, True])}
+    before = {"strikes": torch.tensor([0, 1]), "seen": torch.tensor([1, 1])}
+    after = {"strikes": torch.tensor([1, 2]), "seen": torch.tensor([2, 2])}
     decisions = [Decision(0, "dropped", "zero", 0, 0, "zero"), Decision(1, "expelled", "zero", 0, 0, "zero")]
-    verdict = without_strikes(Verdict(after, torch.tensor([True, True]), decisions, []), before, used=[])
+    verdict = without_strikes(Verdict(after, torch.tensor([True, True]), decisions, [], [1]), before, used=[])
     assert verdict.memory["strikes"].tolist() == [0, 1]
     assert verdict.memory["seen"].tolist() == [2, 2]
-    assert not verdict.memory["expelled"].any()
+    assert not verdict.expelled
     assert [decision.action for decision in verdict.decisions] == ["dropped", "dropped"]
     assert verdict.dropped.all()
 
 
 def test_a_client_that_is_not_expelled_is_spared_if_its_upload_is_used():
-    memory = {"strikes": torch.tensor([1]), "seen": torch.tensor([1]), "expelled": torch.tensor([False])}
+    memory = {"strikes": torch.tensor([1]), "seen": torch.tensor([1])}
     decisions = [Decision(0, "expelled", "alpha", 0.7, 0.6, "alpha")]
     verdict = without_strikes(Verdict(memory, torch.tensor([False]), decisions, []), memory, used=[0])
     assert [decision.action for decision in verdict.decisions] == ["spared"]

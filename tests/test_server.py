@@ -10,14 +10,16 @@ import torch
 import fedtaco
 from fedtaco import InvalidInput, Method, RunStopped
 from fedtaco.cohort import CohortResults
-from fedtaco.methods import Constants, FedAvg
+from fedtaco.methods import FedAvg
 from fedtaco.server import Server
+from fedtaco.settings.run_spec import RunSpec
 
 CLIENTS = 8
 
 
 def make_server(cohort_size, seed=0):
-    server = Server(FedAvg(), Constants(clients=CLIENTS, rounds=9, local_steps=1, local_lr=0.1), seed, cohort_size)
+    spec = RunSpec.with_defaults(FedAvg(), {"rounds": 9, "seed": seed})
+    server = Server(spec, spec.constants(CLIENTS, local_steps=1), cohort_size)
     return server, server.initial_state(torch.ones(3), torch.zeros(0))
 
 
@@ -34,7 +36,7 @@ def test_cohort_depends_on_seed_and_round_alone():
 def test_expelled_and_unavailable_clients_are_not_chosen():
     server, state = make_server(4)
     expelled = torch.arange(CLIENTS) < 3
-    state = replace(state, detector_memory={**state.detector_memory, "expelled": expelled})
+    state = replace(state, expelled=expelled)
     assert server.choose_cohort(state, available=torch.arange(CLIENTS) != 5).tolist() == [3, 4, 6, 7]
     assert server.choose_cohort(state, available=torch.arange(CLIENTS) < 5).tolist() == [3, 4]
 
@@ -99,12 +101,13 @@ def test_weights_of_an_own_method_must_sum_to_one(returned, words):
 
 def evaluated_rounds(rounds, eval_every):
     """Return the rounds in which a server evaluates the model."""
-    constants = Constants(clients=CLIENTS, rounds=rounds, local_steps=1, local_lr=0.1)
-    server = Server(FedAvg(), constants, 0, CLIENTS, eval_every=eval_every)
+    spec = RunSpec.with_defaults(FedAvg(), {"rounds": rounds, "eval_every": eval_every})
+    server = Server(spec, spec.constants(CLIENTS, local_steps=1), CLIENTS)
     state = server.initial_state(torch.ones(3), torch.zeros(0))
     measured = []
     for number in range(1, rounds + 1):
-        metrics = server.evaluate(replace(state, round=number), lambda one: measured.append(one.round) or {"loss": 1.0})
+        outcome = server.skip_round(replace(state, round=number - 1), CohortResults.empty([]))
+        metrics = server.evaluate(outcome, lambda one: measured.append(one.state.round) or {"loss": 1.0})
         assert (metrics["loss"] == 1.0) == ("evaluation_seconds" in metrics) == (number in measured)
     return measured
 

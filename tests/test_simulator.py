@@ -10,7 +10,7 @@ from torch import nn
 import fedtaco
 from fedtaco.engines import SerialEngine
 from fedtaco.methods import FedAvg
-from fedtaco.testing import make_simulator
+from fedtaco.testing import make_federation
 
 
 def test_fedavg_averages_the_client_models():
@@ -23,8 +23,8 @@ def test_fedavg_averages_the_client_models():
             client_models.append(instructions.broadcast.start - results.vectors["update"])
             return results
 
-    simulator = make_simulator(FedAvg(), engine=RecordingEngine)
-    finished = next(simulator.rounds(simulator.initial_state()))
+    federation = make_federation(FedAvg(), engine=RecordingEngine)
+    finished = next(federation.rounds(federation.initial))
     torch.testing.assert_close(finished.state.server.weights, client_models[0].mean(0))
 
 

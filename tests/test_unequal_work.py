@@ -13,7 +13,7 @@ import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.engines import SerialEngine
 from fedtaco.methods import METHODS, FedAvg, Scaffold, TacoCorrection, TacoUniform
-from fedtaco.testing import make_simulator
+from fedtaco.testing import make_federation
 from fedtaco.testing.checks import assert_same, named_tensors
 from fedtaco.testing.engines import one_stack, two_workers
 from fedtaco.testing.small_federation import final_state, run_rounds
@@ -87,13 +87,13 @@ def test_other_texts_are_refused(text):
 
 
 def test_clients_take_the_share_of_their_steps_rounded_and_at_least_one():
-    simulator = make_simulator(
+    federation = make_federation(
         FedAvg(), work=ClientWork(LocalWork(0.05, 0.9)), steps=[1, 2, 30, 40, 50], engine=Recording
     )
-    run_rounds(simulator, simulator.initial_state())
+    run_rounds(federation, federation.initial)
     shares = [LocalWork(0.05, 0.9).share(0, client, 1) for client in range(5)]
     expected = [max(1, round(share * full)) for share, full in zip(shares, [1, 2, 30, 40, 50], strict=True)]
-    assert [list(steps.values()) for steps in simulator.engine.jobs] == [expected] * 4
+    assert [list(steps.values()) for steps in federation.clients.engine.jobs] == [expected] * 4
     assert len({one / full for one, full in zip(expected, [1, 2, 30, 40, 50], strict=True)}) > 2
 
 
@@ -122,7 +122,8 @@ def test_full_work_is_the_default_and_leaves_every_bit_as_it_is():
 
 @pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=str)
 def test_engines_agree(method):
-    options = {"work": ClientWork(ANEW, dropout=0.3, deadline=0.9), "steps": [6] * 5}
+    work = ClientWork(ANEW) if method.needs_all_clients else ClientWork(ANEW, dropout=0.3, deadline=0.9)
+    options = {"work": work, "steps": [6] * 5}
     serial = final_state(method, **options)
     assert_same(serial, final_state(method, engine=two_workers, **options), "pool differs")
     stacked = named_tensors(final_state(method, engine=one_stack, **options))
@@ -162,10 +163,10 @@ def test_dropouts_are_drawn_by_client_and_round_with_the_given_probability():
 
 
 def test_clients_that_do_not_answer_do_no_work_and_the_others_weigh_more():
-    simulator = make_simulator(Scaffold(), work=ClientWork(dropout=0.4), engine=Recording, seed=1)
-    finished = run_rounds(simulator, simulator.initial_state())
+    federation = make_federation(Scaffold(), work=ClientWork(dropout=0.4), engine=Recording, seed=1)
+    finished = run_rounds(federation, federation.initial)
     sizes = set()
-    for one, jobs in zip(finished, simulator.engine.jobs, strict=True):
+    for one, jobs in zip(finished, federation.clients.engine.jobs, strict=True):
         dropped = one.record.dropped
         assert set(dropped.values()) <= {"did not answer"}
         assert set(jobs) == set(range(5)) - set(dropped)
@@ -194,14 +195,14 @@ def test_a_round_with_dropouts_is_one_of_the_clients_that_answer(method):
             )
             return results
 
-    for own in (work, None):
-        simulator = make_simulator(method, work=own, engine=RecordingUploads, seed=1)
-        start = simulator.initial_state()
+    for own in (work, ClientWork()):
+        federation = make_federation(method, work=own, engine=RecordingUploads, seed=1)
+        start = federation.initial
         alpha = torch.tensor([0.1, 0.9, 0.3, 0.5, 0.2], dtype=torch.float64)
         memory = {**start.server.memory, "alpha": alpha, "direction": torch.ones_like(start.server.weights)}
         state = type(start)(**{**vars(start), "server": type(start.server)(start.server.weights, memory)})
-        (first, *_) = run_rounds(simulator, state, 1)
-        if own is not None:
+        (first, *_) = run_rounds(federation, state, 1)
+        if own is work:
             weights = first.state.server.weights
     some, everybody = uploads[0], uploads[2]  # the engine has run one round more than needed
     assert set(some) == set(range(5)) - set(absent)
@@ -226,9 +227,9 @@ def test_a_round_without_any_answer_is_skipped_and_recorded(method):
 
 
 def test_all_rounds_may_be_without_answers():
-    simulator = make_simulator(FedAvg(), work=ClientWork(dropout=1 - 1e-12))
-    start = simulator.initial_state()
-    finished = run_rounds(simulator, start)
+    federation = make_federation(FedAvg(), work=ClientWork(dropout=1 - 1e-12))
+    start = federation.initial
+    finished = run_rounds(federation, start)
     assert [len(one.record.dropped) for one in finished] == [5] * 4
     sent = 5 * start.server.weights.nbytes
     assert [(one.record.bytes_up, one.record.bytes_down) for one in finished] == [(0, sent)] * 4
@@ -260,9 +261,9 @@ def test_the_summary_counts_dropped_clients_by_reason():
 @pytest.mark.parametrize("detector", [PaperDetector(kappa=0.01, max_strikes=1), Guard()], ids=lambda one: one.name)
 def test_nobody_gets_a_strike_for_not_answering(detector):
     """The paper's detector, with a low κ, strikes everybody who answers."""
-    simulator = make_simulator(FedAvg(), work=ClientWork(dropout=0.5), detector=detector, seed=1)
+    federation = make_federation(FedAvg(), work=ClientWork(dropout=0.5), detector=detector, seed=1)
     before = [0] * 5
-    for one in simulator.rounds(simulator.initial_state()):
+    for one in federation.rounds(federation.initial):
         strikes = one.state.detector_memory["strikes"].tolist()
         for client in one.record.dropped:
             if one.record.dropped[client] == "did not answer":
@@ -278,8 +279,8 @@ def test_nobody_gets_a_strike_for_not_answering(detector):
 def test_freeloaders_are_found_in_spite_of_dropouts():
     adversaries = AdversarialClients(frozenset({1}), parse_behaviour("replay"), 0)
     options = {"work": ClientWork(ANEW, dropout=0.3), "detector": Guard(), "adversaries": adversaries}
-    simulator = make_simulator(FedAvg(), seed=2, **options)
-    finished = run_rounds(simulator, simulator.initial_state())
+    federation = make_federation(FedAvg(), seed=2, **options)
+    finished = run_rounds(federation, federation.initial)
     judged = {decision.client for one in finished for decision in one.record.decisions}
     assert judged == {1}
 

@@ -9,12 +9,12 @@ from fedtaco.models import build_model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from cases import LOCAL_LR, parse_arguments, time_rounds
-from simulators import build_simulator
+from simulators import build_federation
 
 case, engine = parse_arguments()
 x, y = case.data()
 samples = TensorSamples(x.flatten(0, 1), y.flatten())
-simulator = build_simulator(
+federation = build_federation(
     FedAvg(),
     build_model(case.name, case.shape, case.classes, seed=0),
     [samples.subset(range(start, start + case.samples)) for start in range(0, len(samples), case.samples)],
@@ -24,6 +24,6 @@ simulator = build_simulator(
     local_lr=LOCAL_LR,
     engine=engine,
 )
-rounds = simulator.rounds(simulator.initial_state())
+rounds = federation.rounds(federation.initial)
 time_rounds(case, lambda: next(rounds))
-simulator.engine.close()
+federation.clients.stop()

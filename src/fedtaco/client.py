@@ -1,7 +1,7 @@
 """What clients do in a round: the only training loop, for one client or for a stack of clients."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -37,7 +37,8 @@ class ClientRunner:
     """Trains clients on one model: one at a time, or several at once if they take equally many steps."""
 
     model: FlatModel
-    clients: Sequence[Samples]
+    clients: Mapping[int, Samples]
+    """Samples of the clients that may run here, by client."""
     config: ClientConfig
 
     def warm_up(self) -> None:
@@ -48,7 +49,7 @@ class ClientRunner:
 
     def first_batch(self) -> Batch:
         """Return a full batch of the first client's samples, repeated if there are too few."""
-        samples = self.clients[0]
+        samples = next(iter(self.clients.values()))
         size = capped_batch_size(self.config.batch_size, len(samples))
         return self.model.move_batch(samples.batch(torch.arange(size) % len(samples)))
 

@@ -116,11 +116,10 @@ def evaluate_own_models(
     metrics
         Own metrics.
     """
-    expelled = state.detector_memory["expelled"]
     return mean_evaluation(
         [
             evaluator.evaluate(own, weights, state.buffers, metrics, state.memories.get(client))
             for client, own in samples.items()
-            if not expelled[client]
+            if not state.expelled[client]
         ]
     )

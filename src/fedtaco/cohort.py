@@ -115,6 +115,10 @@ class CohortResults:
     dropped: dict[int, str] = field(default_factory=dict)
     """Clients whose upload is not used, with the reason."""
     traffic: Traffic = Traffic()
+    simulated_duration: float | None = None
+    """Simulated time until the last answer; ``None`` if clients are real."""
+    adversary_memories: Mapping[int, NamedTensors] = field(default_factory=dict)
+    """What simulated adversaries remember after the round, by client."""
 
     @classmethod
     def empty(cls, jobs: Sequence[ClientJob]) -> CohortResults:

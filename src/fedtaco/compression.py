@@ -25,6 +25,7 @@ from fedtaco.codecs import Codec, Stream
 from fedtaco.cohort import ClientJob, ClientResult, CohortResults, Instructions
 from fedtaco.methods import Constants, Method, NamedTensors
 from fedtaco.models import split_memory
+from fedtaco.settings.run_spec import RunSpec
 
 RESIDUAL = "residual/"
 """Prefix of the names under which a client's memory holds what a codec left out."""
@@ -44,24 +45,20 @@ class CompressedUpload:
 
 @dataclass(frozen=True)
 class Compression:
-    """Compresses the uploads of a run.
+    """Compresses the uploads of a run."""
 
-    Parameters
-    ----------
-    method
-        The method whose uploads are compressed.
-    codec
-        How vectors are encoded.
-    seed
-        The seed of the run.
-    constants
-        The constants of the run.
-    """
-
-    method: Method
-    codec: Codec
-    seed: int
+    spec: RunSpec
     constants: Constants
+
+    @property
+    def method(self) -> Method:
+        """The method whose uploads are compressed."""
+        return self.spec.method
+
+    @property
+    def codec(self) -> Codec:
+        """How vectors are encoded."""
+        return self.spec.codec
 
     def initial_residuals(self, instructions: Instructions, memory: NamedTensors) -> NamedTensors:
         """Return the residuals before a client's first round; ``memory`` is the rest of its memory."""
@@ -182,7 +179,7 @@ class Compression:
         return self.codec.error_feedback and name != self.method.estimates_from
 
     def _stream(self, name: str, instructions: Instructions, client: int) -> Stream:
-        return Stream(self.seed, f"{instructions.phase}/{name}", instructions.round, client)
+        return Stream(self.spec.settings["seed"], f"{instructions.phase}/{name}", instructions.round, client)
 
 
 def without_residuals(job: ClientJob) -> ClientJob:

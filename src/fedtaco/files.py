@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from fedtaco.errors import InvalidInput
 from fedtaco.printable import printable
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of the layout of run folders."""
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError, EOFError),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fedtaco.errors import InvalidInput
 from fedtaco.printable import quoted
@@ -144,6 +145,12 @@ class Configurable:
         """Return the values by full name, such as ``taco.gamma``, except ``None``, which stands for a derived value."""
         values = {f"{self.name}.{name}": getattr(self, name) for name in domains(self)}
         return {name: value for name, value in values.items() if value is not None}
+
+    def with_parameters(self, parameters: Mapping[str, ParameterValue]) -> Self:
+        """Return a copy with the values of those full names, such as ``taco.gamma``, that belong to this class."""
+        names = {name: f"{self.name}.{name}" for name in domains(self)}
+        changes = {name: parameters[full] for name, full in names.items() if full in parameters}
+        return dataclasses.replace(self, **changes) if changes else self
 
 
 def split_names(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.parameters import Configurable, ParameterValue, check_class, domains
+from fedtaco.parameters import Configurable, ParameterValue, check_class
 from fedtaco.printable import quoted
 
 Base = TypeVar("Base", bound=Configurable)
@@ -98,8 +98,6 @@ class Registry(dict[str, type[Base]], Generic[Base]):
     def __init__(self, base: type[Base], classes: Sequence[type[Base]]) -> None:
         super().__init__({cls.name: cls for cls in classes})
         self.base = base
-        self._local: dict[str, type[Base]] = {}
-        """Classes of instances that cannot be imported, such as those defined in a function, by their spec."""
 
     def find(self, spec: str) -> type[Base]:
         """Return a registered class by name, or import a user's own by ``package.module:Class``.
@@ -110,7 +108,7 @@ class Registry(dict[str, type[Base]], Generic[Base]):
             If there is no such class, or it cannot be imported, does not derive from the base class or is not valid.
         """
         if ":" in spec:
-            return self._check(spec, self._local.get(spec) or import_object(spec, self.base.kind, "Class"))
+            return self._check(spec, import_object(spec, self.base.kind, "Class"))
         if spec not in self:
             raise unknown(self.base.kind, spec, self)
         return self[spec]
@@ -122,31 +120,36 @@ class Registry(dict[str, type[Base]], Generic[Base]):
             return name, options
         return f"{name}:{options[0]}", options[1:]
 
-    def create(self, spec: str, parameters: Mapping[str, ParameterValue]) -> Base:
-        """Return an instance with the entries of ``parameters`` whose names, such as ``taco.gamma``, are its own."""
-        cls = self.find(spec)
-        names = {name: f"{cls.name}.{name}" for name in domains(cls)}
-        return cls(**{name: parameters[full] for name, full in names.items() if full in parameters})
-
-    def instance(self, given: Base | type[Base] | str) -> Base:
-        """Return an instance from an instance, a class or a name; raise InvalidInput if it is none of these."""
+    def class_of(self, given: Base | type[Base] | str) -> type[Base]:
+        """Return the class of an instance, a class or a name; raise InvalidInput if it is none of these."""
         if isinstance(given, str):
-            return self.find(given)()
-        instance = given() if isinstance(given, type) else given
-        if not isinstance(instance, self.base):
+            return self.find(given)
+        cls = given if isinstance(given, type) else type(given)
+        if not issubclass(cls, self.base):
             raise InvalidInput(f"{self.base.kind} is {quoted(given)}; it must be a {self.base.__name__} or a name.")
-        return instance
+        return self._check(_spec_of(cls), cls)
+
+    def instance(self, given: Base | type[Base] | str, parameters: Mapping[str, ParameterValue] | None = None) -> Base:
+        """Return an instance from an instance, a class or a name.
+
+        Entries of ``parameters`` whose names, such as ``taco.gamma``, belong to its class replace defaults, but not
+        what an instance changes itself.
+
+        Raises
+        ------
+        InvalidInput
+            If ``given`` is something else, or a parameter is not valid.
+        """
+        default = self.class_of(given)()
+        if isinstance(given, str | type):
+            return default.with_parameters(parameters or {})
+        chosen = {name for name, value in given.parameters().items() if value != default.parameters().get(name)}
+        return given.with_parameters({name: value for name, value in (parameters or {}).items() if name not in chosen})
 
     def spec(self, instance: Base) -> str:
-        """Return the text for which :meth:`find` returns the class of an instance."""
+        """Return the name of the class of an instance; of a user's own class, ``package.module:Class``."""
         cls = type(instance)
-        if self.get(cls.name) is cls:
-            return cls.name
-        spec = f"{cls.__module__}:{cls.__qualname__}"
-        self._local.pop(spec, None)
-        if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
-            self._local[spec] = cls
-        return spec
+        return cls.name if self.get(cls.name) is cls else _spec_of(cls)
 
     def _check(self, spec: str, found: Any) -> type[Base]:
         """Return a user's class; raise InvalidInput if it is not a valid one."""
@@ -157,3 +160,7 @@ class Registry(dict[str, type[Base]], Generic[Base]):
         if self.get(found.name, found) is not found:
             raise InvalidInput(f"The name '{found.name}' of the {kind} '{spec}' is used by fedtaco; choose another.")
         return found
+
+
+def _spec_of(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"

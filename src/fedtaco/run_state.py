@@ -13,8 +13,8 @@ from fedtaco.model_average import add_model, mean_model
 from fedtaco.records import QUANTITIES, ClientRecord, Decision, RoundDiagnostics, RoundRecord, finite_or_none
 from fedtaco.screen import judged_losses, record_losses
 
-Measure = Callable[["RunState"], dict[str, Any]]
-"""Evaluates the model of a state; returns what :meth:`RoundOutcome.finish` takes, ``loss`` among it."""
+Measure = Callable[["RoundOutcome"], dict[str, Any]]
+"""Evaluates the model of a round; returns what :meth:`RoundOutcome.finish` takes, ``loss`` among it."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,28 @@ class RunState:
     buffers: Tensor
     memories: Mapping[int, NamedTensors]
     """Memory of each client, where the server knows it."""
+    expelled: Tensor
+    """Whether each client has been expelled from the federation."""
     detector_memory: NamedTensors
     """Memory of the detector."""
     baseline: NamedTensors = field(default_factory=dict)
     """Norms and losses of earlier rounds, with which those of the next round are compared."""
     average: NamedTensors = field(default_factory=dict)
     """The average of the models of the last rounds, see :mod:`fedtaco.model_average`; empty if none is wanted."""
+    nodes: NamedTensors = field(default_factory=dict)
+    """The nodes of Flower that are the clients; empty in a simulation."""
+    adversary_memories: Mapping[int, NamedTensors] = field(default_factory=dict)
+    """What simulated adversaries remember, by client; a real server would not know it."""
 
     @property
     def clients(self) -> int:
         """Number of clients, including expelled ones."""
-        return len(self.detector_memory["expelled"])
+        return len(self.expelled)
 
     @property
     def members(self) -> int:
         """Number of clients that are not expelled."""
-        return int((~self.detector_memory["expelled"]).sum())
+        return int((~self.expelled).sum())
 
     @property
     def averaged(self) -> tuple[Tensor, Tensor] | None:
@@ -72,6 +78,8 @@ class RoundOutcome:
     decisions: Sequence[Decision] = ()
     scores: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """The detector's scores, by client."""
+    sides: Tensor | None = None
+    """Position of each aggregated upload in the largest disagreement of the round, from -1 to 1, if it is known."""
 
     def finish(self, wall_seconds: float, node_losses: Tensor | None = None, **metrics: Any) -> FinishedRound:
         """Return the finished round.
@@ -100,6 +108,7 @@ class RoundOutcome:
             bytes_down=traffic.down,
             wire_bytes_up=traffic.wire_up,
             wire_bytes_down=traffic.wire_down,
+            simulated_duration=self.results.simulated_duration,
             **metrics,
         )
         state = self.state
@@ -109,7 +118,7 @@ class RoundOutcome:
         return FinishedRound(state, record, clients)
 
     def _client_records(self) -> list[ClientRecord]:
-        measured, memory = self._measure(), self.state.detector_memory
+        measured, strikes = self._measure(), self.state.detector_memory["strikes"]
         unused = {quantity.name: quantity.unused for quantity in QUANTITIES}
         return [
             ClientRecord(
@@ -117,8 +126,8 @@ class RoundOutcome:
                 client=client,
                 quantities=measured.get(client, unused),
                 seconds=self.results.seconds.get(client),
-                strikes=int(memory["strikes"][client]),
-                expelled=bool(memory["expelled"][client]),
+                strikes=int(strikes[client]),
+                expelled=bool(self.state.expelled[client]),
                 scores=self.scores.get(client, {}),
             )
             for client in self.results.cohort
@@ -128,6 +137,10 @@ class RoundOutcome:
         """Return the recorded quantities of each aggregated upload, by client."""
         if not len(self.uploads.clients):
             return {}
-        columns = {quantity.name: quantity.measure(self.uploads).tolist() for quantity in QUANTITIES}
+        columns = {quantity.name: quantity.measure(self) for quantity in QUANTITIES}
         clients = enumerate(self.uploads.clients.tolist())
-        return {client: {name: finite_or_none(own[row]) for name, own in columns.items()} for row, client in clients}
+        return {client: {name: _number(own, row) for name, own in columns.items()} for row, client in clients}
+
+
+def _number(column: Tensor | None, row: int) -> float | None:
+    return None if column is None else finite_or_none(float(column[row]))

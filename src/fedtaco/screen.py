@@ -193,12 +193,12 @@ def without_strikes(verdict: Verdict, before: NamedTensors, used: Collection[int
     used
         The clients whose uploads are used.
     """
-    memory = {**verdict.memory, "strikes": before["strikes"], "expelled": before["expelled"]}
+    memory = {**verdict.memory, "strikes": before["strikes"]}
     decisions = [
         replace(one, action="spared" if one.client in used else "dropped") if one.action == "expelled" else one
         for one in verdict.decisions
     ]
-    return replace(verdict, memory=memory, decisions=decisions)
+    return replace(verdict, memory=memory, decisions=decisions, expelled=())
 
 
 def median_norm(norms: Tensor) -> float:

@@ -1,15 +1,14 @@
 """The server's part of a round, for clients on this machine or across a network."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedtaco.codecs import NO_CODEC, Codec, check_compression
 from fedtaco.cohort import CohortResults, Instructions
 from fedtaco.device import deterministic_torch
 from fedtaco.errors import InvalidInput, RunStopped
@@ -21,8 +20,6 @@ from fedtaco.methods import (
     NamedTensors,
     ServerState,
     Uploads,
-    check_optimizer,
-    check_participation,
     weighted_sum,
 )
 from fedtaco.model_average import start_average
@@ -40,7 +37,8 @@ from fedtaco.screen import (
     screen_norms,
     without_strikes,
 )
-from fedtaco.trust import Detector, DetectorInput, Off, Verdict
+from fedtaco.settings.run_spec import RunSpec
+from fedtaco.trust import DetectorInput, Verdict
 
 MAX_WEIGHT_ERROR = 1e-3
 """How far the sum of a method's aggregation weights may be from 1."""
@@ -50,32 +48,29 @@ MAX_WEIGHT_ERROR = 1e-3
 class Server:
     """Chooses cohorts, sends instructions, and turns a cohort's results into the next state."""
 
-    method: Method
+    spec: RunSpec
     constants: Constants
-    seed: int
     cohort_size: int
-    detector: Detector = field(default_factory=Off)
-    eval_every: int = 1
-    """Number of rounds between two evaluations."""
-    codec: Codec = NO_CODEC
-    """Compresses the uploads."""
-    average_last: int = 0
-    """Number of rounds, the last ones, whose models are averaged."""
 
-    def __post_init__(self) -> None:
-        check_optimizer(self.method, self.constants.optimizer)
-        check_compression(self.method, self.codec)
-        check_participation(self.method, self.cohort_size / self.constants.clients)
-        if self.detector.is_active and not self.method.inspectable:
-            raise InvalidInput(f"No detector can judge the uploads of {self.method.name}; use none (detector 'off').")
+    @property
+    def method(self) -> Method:
+        """The method that is run."""
+        return self.spec.method
 
     def initial_state(self, weights: Tensor, buffers: Tensor) -> RunState:
         """Return the state before the first round."""
         server = ServerState(weights, self.method.server_memory(weights, self.constants))
-        first_averaged = max(1, self.constants.rounds - self.average_last + 1)
-        average = start_average(weights, buffers, first_averaged) if self.average_last else {}
-        detector_memory = self.detector.initial_memory(weights, self.constants)
-        return RunState(0, server, buffers, {}, detector_memory, average=average)
+        averaged = self.spec.settings["average_last"]
+        first_averaged = max(1, self.constants.rounds - averaged + 1)
+        return RunState(
+            round=0,
+            server=server,
+            buffers=buffers,
+            memories={},
+            expelled=torch.zeros(self.constants.clients, dtype=torch.bool),
+            detector_memory=self.spec.detector.initial_memory(weights, self.constants),
+            average=start_average(weights, buffers, first_averaged) if averaged else {},
+        )
 
     def choose_cohort(self, state: RunState, available: Tensor | None = None) -> Tensor:
         """Return the clients of the next round, chosen among the ``available`` ones (all by default)."""
@@ -85,11 +80,11 @@ class Server:
                 f"Round {number} of {self.method.name}: the detector has expelled every client. "
                 "Relax the detector's parameters, or use another detector or none (detector 'off')."
             )
-        remaining = ~state.detector_memory["expelled"]
+        remaining = ~state.expelled
         active = torch.nonzero(remaining if available is None else remaining & available).flatten()
         if self.cohort_size >= len(active):
             return active
-        shuffled = generator(self.seed, "cohort", number).permutation(len(active))
+        shuffled = generator(self.spec.settings["seed"], "cohort", number).permutation(len(active))
         return active[torch.from_numpy(shuffled[: self.cohort_size]).sort().values]
 
     def survey_instructions(self, state: RunState) -> Instructions:
@@ -119,7 +114,6 @@ class Server:
         instructions: Instructions,
         results: CohortResults,
         earlier: Sequence[Decision] = (),
-        mirror: Callable[[CohortResults], dict[int, NamedTensors]] | None = None,
     ) -> RoundOutcome:
         """Screen the uploads, let the detector judge them, aggregate the rest, and remove the clients it expels.
 
@@ -133,22 +127,17 @@ class Server:
             What the cohort was asked, and what it sent; the results are changed.
         earlier
             What was decided in the survey phase.
-        mirror
-            Derives the memories of remote clients from their screened uploads.
         """
         screening = self._screen(state, instructions, results)
-        if mirror is None:
-            self._mirror_clipped(state, instructions, results, screening)
-        else:
-            results.memories = mirror(results)
-        verdict = self.detector.judge(state.detector_memory, self._detector_input(state, instructions, results))
+        self._mirror_clipped(state, instructions, results, screening)
+        verdict = self.spec.detector.judge(state.detector_memory, self._detector_input(state, instructions, results))
         if screening.is_surge or is_broken(state.baseline):
             verdict = without_strikes(verdict, state.detector_memory, results.clients[~verdict.dropped].tolist())
         scores = dict(zip(results.clients.tolist(), verdict.scores, strict=True))
         results.drop({**screening.dropped, **_dropped_by_detector(verdict, results)})
         decisions = [*earlier, *screening.too_long.values(), *verdict.decisions]
         start = replace(state, baseline=screening.baseline)
-        return self._aggregate(start, instructions, results, verdict.memory, decisions, scores)
+        return self._aggregate(start, instructions, results, replace(verdict, decisions=decisions), scores)
 
     def settle(
         self, before: RunState, instructions: Instructions, outcome: RoundOutcome, measure: Measure
@@ -167,7 +156,7 @@ class Server:
         outcome
             The round as it was aggregated.
         measure
-            Evaluates a state; returns metrics such as ``loss``, as :meth:`RoundOutcome.finish` takes them.
+            Evaluates the model of a round; returns metrics such as ``loss``, as :meth:`RoundOutcome.finish` takes them.
 
         Returns
         -------
@@ -179,18 +168,18 @@ class Server:
         RunStopped
             If the model or its loss is not finite in the end.
         """
-        metrics = self.evaluate(outcome.state, measure)
+        metrics = self.evaluate(outcome, measure)
         problem = _divergence(outcome.state, metrics)
         losses = judged_losses(metrics["loss"], metrics.get("node_losses"))
         if problem is None and losses is not None and loss_jumps(before.baseline, losses):
             problem = f"the loss rose to {median_loss(losses):.3g}"
-        if problem is not None and self.detector.is_active:
+        if problem is not None and self.spec.detector.is_active:
             repeated = self._repeat_without_outlier(before, instructions, outcome, problem)
             if repeated is not None:
-                outcome, metrics = repeated, self.evaluate(repeated.state, measure)
+                outcome, metrics = repeated, self.evaluate(repeated, measure)
         divergence = _divergence(outcome.state, metrics)
         if divergence is not None:
-            raise self.diverged(outcome.state.round, divergence)
+            raise diverged(self.method, self.constants, outcome.state.round, divergence)
         return outcome, metrics
 
     def mirror(
@@ -204,27 +193,20 @@ class Server:
         upload = {name: matrix[row] for name, matrix in results.vectors.items()}
         return self.method.mirror(upload, local)
 
-    def evaluate(self, state: RunState, measure: Measure) -> dict[str, Any]:
-        """Evaluate a state, if its round is one of every ``eval_every`` or the last one, and return the metrics."""
-        if state.round % self.eval_every and state.round < self.constants.rounds:
+    def evaluate(self, outcome: RoundOutcome, measure: Measure) -> dict[str, Any]:
+        """Evaluate a round, if it is one of every ``eval_every`` or the last one, and return the metrics."""
+        if outcome.state.round % self.spec.settings["eval_every"] and outcome.state.round < self.constants.rounds:
             return {"accuracy": None, "loss": None}
         started = perf_counter()
-        return {**measure(state), "evaluation_seconds": perf_counter() - started}
+        return {**measure(outcome), "evaluation_seconds": perf_counter() - started}
 
     def skip_round(self, state: RunState, results: CohortResults, decisions: Sequence[Decision] = ()) -> RoundOutcome:
         """Return the outcome of a round without any usable upload: the model stays as it was."""
         after = replace(state, round=state.round + 1)
         return RoundOutcome(after, results, self._uploads(state, results), decisions)
 
-    def diverged(self, number: int, reason: str) -> RunStopped:
-        """Return the error for a run that diverged in round ``number``."""
-        return RunStopped(
-            f"Round {number} of {self.method.name}: {reason}; the run has diverged. Try a smaller local rate "
-            f"(it is {self.constants.local_lr:g}), standardised inputs or a weaker correction."
-        )
-
     def _screen(self, state: RunState, instructions: Instructions, results: CohortResults) -> Screening:
-        return screen_norms(results, instructions, state.baseline, self.detector, self.method.unbounded)
+        return screen_norms(results, instructions, state.baseline, self.spec.detector, self.method.unbounded)
 
     def _mirror_clipped(
         self, state: RunState, instructions: Instructions, results: CohortResults, screening: Screening
@@ -237,40 +219,41 @@ class Server:
             results.memories[client] = {**results.memories[client], **self.mirror(instructions, results, row, before)}
 
     def _detector_input(self, state: RunState, instructions: Instructions, results: CohortResults) -> DetectorInput:
-        cohort, partial = torch.tensor(results.cohort), self.cohort_size < self.constants.clients
-        uploads = self._uploads(state, results)
-        return DetectorInput(instructions.broadcast, cohort, uploads, instructions.round, partial, self.codec)
+        return DetectorInput(
+            broadcast=instructions.broadcast,
+            cohort=torch.tensor(results.cohort),
+            uploads=self._uploads(state, results),
+            round=instructions.round,
+            partial_participation=self.cohort_size < self.constants.clients,
+            expelled=state.expelled,
+            codec=self.spec.codec,
+        )
 
     def _aggregate(
         self,
         state: RunState,
         instructions: Instructions,
         results: CohortResults,
-        detector_memory: NamedTensors,
-        decisions: Sequence[Decision],
+        verdict: Verdict,
         scores: Mapping[int, Mapping[str, float]],
     ) -> RoundOutcome:
         """Return the outcome of a round whose uploads are screened and judged."""
-        if not len(results.clients):
-            skipped = self.skip_round(replace(state, detector_memory=detector_memory), results, decisions)
-            return replace(skipped, state=self._remove_expelled(skipped.state, state))
         uploads = self._uploads(state, results)
-        uploads.aggregation_weights = self.method.weigh(state.server, uploads)
-        _check_weights(self.method, uploads)
-        if not uploads.aggregation_weights.any():
-            unchanged = replace(state, round=instructions.round, detector_memory=detector_memory)
-            return RoundOutcome(self._remove_expelled(unchanged, state), results, uploads, decisions, scores)
-        used = set(results.clients.tolist())
-        new_memories = {client: memory for client, memory in results.memories.items() if client in used and memory}
-        after = replace(
-            state,
-            round=instructions.round,
-            server=self.method.aggregate(state.server, uploads),
-            buffers=weighted_sum(uploads.aggregation_weights, results.buffers),
-            memories={**state.memories, **new_memories},
-            detector_memory=detector_memory,
-        )
-        return RoundOutcome(self._remove_expelled(after, state), results, uploads, decisions, scores)
+        after = replace(state, round=instructions.round, detector_memory=verdict.memory)
+        if len(results.clients):
+            uploads.aggregation_weights = self.method.weigh(state.server, uploads)
+            _check_weights(self.method, uploads)
+            if uploads.aggregation_weights.any():
+                used = set(results.clients.tolist())
+                new = {client: memory for client, memory in results.memories.items() if client in used and memory}
+                after = replace(
+                    after,
+                    server=self.method.aggregate(state.server, uploads),
+                    buffers=weighted_sum(uploads.aggregation_weights, results.buffers),
+                    memories={**state.memories, **new},
+                )
+        after = self._expel(after, verdict.expelled)
+        return RoundOutcome(after, results, uploads, verdict.decisions, scores)
 
     def _repeat_without_outlier(
         self, before: RunState, instructions: Instructions, outcome: RoundOutcome, problem: str
@@ -286,10 +269,10 @@ class Server:
         results.drop({row: reason})
         verdict = Verdict(outcome.state.detector_memory, torch.empty(0), outcome.decisions, [])
         verdict = without_strikes(verdict, before.detector_memory, results.clients.tolist())
+        verdict = replace(verdict, decisions=[*verdict.decisions, decision])
         start = replace(before, baseline=outcome.state.baseline)
-        decisions = [*verdict.decisions, decision]
         with deterministic_torch():
-            return self._aggregate(start, instructions, results, verdict.memory, decisions, outcome.scores)
+            return self._aggregate(start, instructions, results, verdict, outcome.scores)
 
     def _uploads(self, state: RunState, results: CohortResults) -> Uploads:
         constants = replace(self.constants.in_round(state.round + 1), clients=state.members)
@@ -303,18 +286,17 @@ class Server:
             results.shares,
             results.coverage,
             training_losses=losses,
-            sides=torch.full_like(losses, math.nan),
         )
 
-    def _remove_expelled(self, state: RunState, before: RunState) -> RunState:
-        """Let the method remove the clients that were expelled between ``before`` and ``state``."""
-        expelled = torch.nonzero(state.detector_memory["expelled"] & ~before.detector_memory["expelled"]).flatten()
-        if len(expelled) == 0:
+    def _expel(self, state: RunState, clients: Sequence[int]) -> RunState:
+        """Return the state without the clients that the detector expels; the method removes what they contributed."""
+        expelled = torch.tensor([client for client in sorted(clients) if not state.expelled[client]], dtype=torch.int64)
+        if not len(expelled):
             return state
         fresh = self.method.client_memory(state.server.weights, self.constants)
         memories = {client: split_memory(state.memories.get(client, fresh))[0] for client in expelled.tolist()}
-        expulsion = Expulsion(expelled, before.members, memories)
-        return replace(state, server=self.method.remove_clients(state.server, expulsion))
+        server = self.method.remove_clients(state.server, Expulsion(expelled, state.members, memories))
+        return replace(state, server=server, expelled=state.expelled.index_fill(0, expelled, True))
 
 
 def _check_weights(method: Method, uploads: Uploads) -> None:
@@ -346,10 +328,9 @@ def _divergence(state: RunState, metrics: Mapping[str, Any]) -> str | None:
     return None if all(math.isfinite(loss or 0.0) for loss in losses) else "the global model's loss is not finite"
 
 
-def cohort_size(participation: float, clients: int) -> int:
-    """Return the number of clients in a round.
-
-    >>> cohort_size(0.25, clients=10), cohort_size(0.01, clients=10)
-    (2, 1)
-    """
-    return max(1, round(participation * clients))
+def diverged(method: Method, constants: Constants, number: int, reason: str) -> RunStopped:
+    """Return the error for a run that diverged in round ``number``."""
+    return RunStopped(
+        f"Round {number} of {method.name}: {reason}; the run has diverged. Try a smaller local rate "
+        f"(it is {constants.local_lr:g}), standardised inputs or a weaker correction."
+    )

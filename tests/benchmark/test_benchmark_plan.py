@@ -53,7 +53,8 @@ def test_rates_are_multiples_of_the_base_rate_and_gamma_of_one_over_k():
         ("taco", {"local_lr": 0.1, "taco.gamma": 0.02}),
         ("taco", {"local_lr": 0.1, "taco.gamma": 0.04}),
     ]
-    (config,) = trials[-1].configs
+    (spec,) = trials[-1].specs
+    config = spec.config
     assert (config["validation"], config["seed"], config["parameters"]["taco.gamma"]) == (0.1, 10, 0.04)
     with pytest.raises(InvalidInput, match="The grid of taco has equal values on the task even"):
         plan_tuning(read_preset("own", text.replace('"0.5/K"', "0.04")), preset.tasks[0])
@@ -91,13 +92,13 @@ def test_the_highest_score_is_chosen_and_ties_are_said():
 def test_a_method_whose_runs_all_diverged_is_not_evaluated():
     preset = read_preset("own", OWN)
     choice = choose_settings(TunedMethod("taco", [tried({"local_lr": 0.1}, 0.0, True)], ["All diverged."]), "taco")
-    assert (choice.settings, choice.notes, choice.configs(preset.tasks[0])) == ({}, ["All diverged."], [])
+    assert (choice.settings, choice.notes, choice.specs(preset.tasks[0])) == ({}, ["All diverged."], [])
 
 
 def test_chosen_settings_are_evaluated_with_fresh_seeds_and_all_samples():
     preset = read_preset("own", OWN)
     choice = Choice("taco", "taco", {"local_lr": 0.2, "taco.gamma": 0.02})
-    configs = choice.configs(preset.tasks[0])
+    configs = [spec.config for spec in choice.specs(preset.tasks[0])]
     assert [config["seed"] for config in configs] == [0, 1]
     for config in configs:
         assert (config["validation"], config["local_lr"], config["partition"]) == (0.0, 0.2, "iid")
@@ -118,7 +119,7 @@ def test_controls_have_the_effective_rate_of_the_best_momentum_method():
     assert server.settings == {"local_lr": 0.1, "server_lr": 25.0}  # 50 local steps * 0.1 / (1 - 0.8)
     assert local.notes == ["The controls use η = 0.1 and β = 0.8 of fedacg."]
     assert len({choice.folder(0) for choice in (local, server, Choice("fedavg", "fedavg", {}))}) == 3
-    assert server.configs(preset.tasks[0])[0]["server_lr"] == 25.0
+    assert server.specs(preset.tasks[0])[0].settings["server_lr"] == 25.0
 
 
 def test_there_are_no_controls_without_a_momentum_method():

@@ -171,7 +171,7 @@ def test_presets_can_be_planned_with_equal_budgets(name):
         for one in preset.methods:
             own = [trial for trial in trials if trial.method == one.method]
             assert len(own) == preset.budget <= 12
-            for config in (config for trial in own for config in trial.configs):
+            for config in (spec.settings for trial in own for spec in trial.specs):
                 assert config["validation"] == 0.1
                 assert config["seed"] in preset.tuning_seeds
                 assert "target" in task.settings

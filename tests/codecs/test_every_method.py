@@ -8,13 +8,14 @@ import pytest
 import torch
 from sketches import Rounded
 
-from fedtaco.codecs import CODECS, NO_CODEC, Q8, RandK, Sign, TopK, check_compression
+from fedtaco.codecs import CODECS, NO_CODEC, Q8, RandK, Sign, TopK
 from fedtaco.compression import RESIDUAL
 from fedtaco.errors import InvalidInput
 from fedtaco.methods import METHODS, AveragedMemory, FedAvg, FedDC, Scaffold, Stem, StemOriginal, Taco
+from fedtaco.settings.combinations import check_compression
 from fedtaco.testing.checks import assert_same, named_tensors
 from fedtaco.testing.engines import one_stack, two_workers
-from fedtaco.testing.small_federation import CLIENTS, final_state, make_simulator, run_rounds
+from fedtaco.testing.small_federation import CLIENTS, final_state, make_federation, run_rounds, skewed_clients
 from fedtaco.trust import NormDetector
 
 SUBJECTS = [*(cls() for cls in CODECS.values()), RandK(0.75), Rounded()]
@@ -67,8 +68,8 @@ def test_without_a_codec_nothing_changes():
 
 
 def rounds_of(method, codec, **options):
-    simulator = make_simulator(method, codec=codec, **options)
-    return run_rounds(simulator, simulator.initial_state())
+    federation = make_federation(method, codec=codec, **options)
+    return run_rounds(federation, federation.initial)
 
 
 class RecordingEngine:
@@ -79,24 +80,24 @@ class RecordingEngine:
 
     def run(self, method, instructions, jobs, memories):
         assert not any(name.startswith(RESIDUAL) for job in jobs for name in job.memory)
-        results, memories = self.engine.run(method, instructions, jobs, memories)
+        results = self.engine.run(method, instructions, jobs, memories)
         self.raw.append({name: rows.clone() for name, rows in results.vectors.items()})
-        return results, memories
+        return results
 
 
 @pytest.mark.parametrize("codec", [TopK(0.2), Sign(), Rounded()], ids=str)
 def test_error_feedback_sends_everything_in_the_end(codec, monkeypatch):
     """What is used, summed over rounds, and the residual are the sum of all updates."""
-    simulator = make_simulator(FedAvg(), codec=codec)
-    recording = simulator.adversaries = RecordingEngine(simulator.adversaries)
-    used, conclude = [], simulator.server.conclude
+    federation = make_federation(FedAvg(), codec=codec)
+    recording = federation.clients.adversaries = RecordingEngine(federation.clients.adversaries)
+    used, conclude = [], federation.server.conclude
 
     def conclude_and_keep(state, instructions, results, *more):
         used.append(results.vectors["update"].clone())
         return conclude(state, instructions, results, *more)
 
-    monkeypatch.setattr(type(simulator.server), "conclude", staticmethod(conclude_and_keep))
-    final = run_rounds(simulator, simulator.initial_state())[-1].state
+    monkeypatch.setattr(type(federation.server), "conclude", staticmethod(conclude_and_keep))
+    final = run_rounds(federation, federation.initial)[-1].state
     residuals = torch.stack([final.memories[client][f"{RESIDUAL}update"] for client in range(CLIENTS)])
     assert residuals.abs().max() > 1e-4
     wanted = sum(raw["update"] for raw in recording.raw)
@@ -126,18 +127,18 @@ def test_residuals_of_absent_clients_are_kept():
 
 def test_the_residual_of_an_unused_upload_is_rolled_back():
     """A detector drops the upload of one client in the second round; its residual stays that of the first."""
-    simulator = make_simulator(FedAvg(), codec=TopK(0.2), detector=NormDetector())
-    engine = simulator.adversaries
+    federation = make_federation(FedAvg(), codec=TopK(0.2), detector=NormDetector())
+    engine = federation.clients.adversaries
 
     class Boosting:
         def run(self, method, instructions, jobs, memories):
-            results, memories = engine.run(method, instructions, jobs, memories)
+            results = engine.run(method, instructions, jobs, memories)
             if instructions.round == 2:
                 results.vectors["update"][3] *= 1000
-            return results, memories
+            return results
 
-    simulator.adversaries = Boosting()
-    first, second, *_ = run_rounds(simulator, simulator.initial_state())
+    federation.clients.adversaries = Boosting()
+    first, second, *_ = run_rounds(federation, federation.initial)
     assert list(second.record.dropped) == [3]
     for client in range(CLIENTS):
         kept = torch.equal(
@@ -155,16 +156,16 @@ def test_memories_that_do_not_follow_from_the_upload_are_kept():
 def test_compression_does_not_depend_on_who_else_takes_part():
     """Client 0 sends the same payload whether the cohort has five clients or two."""
     all_of_them, two = (
-        rounds_of(FedAvg(), Q8(), clients=None if count == CLIENTS else make_simulator(FedAvg()).clients[:count])
+        rounds_of(FedAvg(), Q8(), clients=None if count == CLIENTS else skewed_clients()[:count])
         for count in (CLIENTS, 2)
     )
     assert all_of_them[0].clients[0].quantities["norm"] == two[0].clients[0].quantities["norm"]
 
 
 def test_the_time_of_compression_counts_as_the_clients(monkeypatch):
-    simulator = make_simulator(FedAvg(), codec=Q8())
+    federation = make_federation(FedAvg(), codec=Q8())
     monkeypatch.setattr("fedtaco.compression.perf_counter", iter(range(1000)).__next__)
-    (first, *_) = run_rounds(simulator, simulator.initial_state(), 1)
+    (first, *_) = run_rounds(federation, federation.initial, 1)
     assert all(record.seconds is not None and record.seconds > 1 for record in first.clients)
 
 
@@ -179,15 +180,15 @@ def test_bytes_are_counted_in_every_phase():
 
 
 def test_a_vector_that_is_not_finite_is_dropped_although_the_codec_does_not_look_there():
-    simulator = make_simulator(FedAvg(), codec=RandK(0.1))
-    engine = simulator.adversaries
+    federation = make_federation(FedAvg(), codec=RandK(0.1))
+    engine = federation.clients.adversaries
 
     class Breaking:
         def run(self, method, instructions, jobs, memories):
-            results, memories = engine.run(method, instructions, jobs, memories)
+            results = engine.run(method, instructions, jobs, memories)
             results.vectors["update"][2, 0] = torch.nan
-            return results, memories
+            return results
 
-    simulator.adversaries = Breaking()
-    for finished in run_rounds(simulator, simulator.initial_state()):
+    federation.clients.adversaries = Breaking()
+    for finished in run_rounds(federation, federation.initial):
         assert finished.record.dropped == {2: "the upload is not finite"}

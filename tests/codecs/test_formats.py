@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
+from run_helpers import assert_same_model
 
+import fedtaco
+from fedtaco import parameter
 from fedtaco.codecs import Q4, Q8, RandK, Sign, Stream, TopK, parse_codec
 from fedtaco.errors import InvalidInput
 
@@ -142,3 +147,24 @@ def test_what_is_not_a_codec_is_explained(spec, sentence):
 @pytest.mark.parametrize("spec", ["none", "q8", "topk:0.05", "randk:0.123456789", "sign"])
 def test_the_text_of_a_codec_describes_it(spec):
     assert str(parse_codec(spec)) == spec
+
+
+def test_codecs_are_given_as_objects_classes_or_text(tmp_path):
+    quick = {"dataset": "digits", "clients": 6, "rounds": 2, "local_steps": 2, "engine": "serial"}
+    by_text = fedtaco.run("fedavg", compress="topk:0.2", **quick)
+    by_object = fedtaco.run("fedavg", compress=TopK(ratio=0.2), out=tmp_path / "run", **quick)
+    assert_same_model(by_text.model, by_object.model)
+    assert fedtaco.load(tmp_path / "run").summary["compress"] == "topk:0.2"
+    assert_same_model(
+        fedtaco.run("fedavg", compress=Q8, **quick).model, fedtaco.run("fedavg", compress="q8", **quick).model
+    )
+
+
+def test_a_codec_with_another_parameter_than_a_ratio_is_refused():
+    @dataclass(frozen=True)
+    class Coarse(Q8):
+        name, summary = "coarse", "has a parameter that its text cannot contain"
+        step: float = parameter(0.1, "size of a step", low=0)
+
+    with pytest.raises(InvalidInput, match="The codec coarse has the parameter 'step'"):
+        fedtaco.run("fedavg", compress=Coarse(), dataset="digits", rounds=1, local_steps=1)

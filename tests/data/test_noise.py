@@ -12,8 +12,8 @@ import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.data import as_samples, load_dataset, partition
 from fedtaco.data.noise import NoisySamples
-from fedtaco.experiment.config import resolve_config
-from fedtaco.experiment.prepared_run import PreparedRun
+from fedtaco.experiment import build_spec
+from fedtaco.experiment.prepared_run import PreparedSimulation
 from fedtaco.records import RunFolder
 from fedtaco.runs.options import RunOptions
 
@@ -97,20 +97,24 @@ def test_engines_agree_and_noise_matters():
 def test_own_data_give_the_same_run_as_the_shipped_dataset():
     data = load_dataset("digits")
     whole = data.train.batch(torch.arange(len(data.train)))
-    prepared = PreparedRun.prepare(resolve_config(method="taco", **SETTINGS), RunOptions())
+    prepared = PreparedSimulation.prepare(build_spec(method="taco", **SETTINGS), RunOptions())
     for form in (whole, TensorDataset(*whole)):
         clients = fedtaco.split(form, "noise:0.5", CLIENTS)
-        for own, shipped in zip(clients, prepared.simulator.clients, strict=True):
+        for own, shipped in zip(clients, prepared.clients.runner.clients.values(), strict=True):
             assert torch.equal(inputs_of(own), inputs_of(shipped))
 
 
 def test_held_out_samples_have_the_noise_of_their_client():
     def prepared(validation):
-        config = resolve_config(method="taco", **SETTINGS, validation=validation)
-        return PreparedRun.prepare(config, RunOptions())
+        config = build_spec(method="taco", **SETTINGS, validation=validation)
+        return PreparedSimulation.prepare(config, RunOptions())
 
-    noisy = {tuple(row.tolist()) for client in prepared(0).simulator.clients for row in inputs_of(client).flatten(1)}
-    held_out = inputs_of(prepared(0.2).simulator.validation).flatten(1)
+    noisy = {
+        tuple(row.tolist())
+        for client in prepared(0).clients.runner.clients.values()
+        for row in inputs_of(client).flatten(1)
+    }
+    held_out = inputs_of(prepared(0.2).clients.data.validation).flatten(1)
     assert {tuple(row.tolist()) for row in held_out} <= noisy
 
 

@@ -14,7 +14,7 @@ from quadratic_clients import (
     diagnose,
     global_gradient,
     local_round,
-    make_simulator,
+    make_federation,
 )
 
 from fedtaco.diagnostics import Diagnoser
@@ -79,9 +79,9 @@ def test_every_quantity_of_taco_is_that_of_its_definition():
 
 def test_paper_output_of_taco_is_the_one_in_lemma_2():
     """The diagnoser's z, computed from Δ, is the output that the method itself returns."""
-    simulator = make_simulator(Taco())
+    federation = make_federation(Taco())
     z = START
-    for finished in simulator.rounds(simulator.initial_state()):
+    for finished in federation.rounds(federation.initial):
         new_z = Taco().output(finished.state.server).numpy()
         clients = taco_rounds(finished.state.round, weigh=lambda alpha: alpha / alpha.sum())[-1][-1]
         step = sum(client.gradients for client in clients) / N
@@ -102,8 +102,8 @@ def test_lemma_1_does_not_hold_for_tailored_weights_or_another_gain(method):
 
 def test_lemma_1_does_not_hold_for_tailored_corrections_and_weights_by_samples_either():
     """β is the mean of 1 - α_i with the weights of the aggregate, and not with equal weights."""
-    simulator = small_federation.make_simulator(TacoCorrection(), weighting="samples", clients=unequal_clients())
-    diagnosed = make_diagnosed(simulator, by_samples=True)
+    federation = small_federation.make_federation(TacoCorrection(), weighting="samples", clients=unequal_clients())
+    diagnosed = make_diagnosed(federation, by_samples=True)
     assert max(record.lemma_1_residual for record in diagnosed[1:]) > 1e-3
 
 
@@ -112,15 +112,16 @@ def unequal_clients():
     return [client.subset(range(3 + 2 * number)) for number, client in enumerate(clients)]
 
 
-def make_diagnosed(simulator, *, by_samples=False, honest=range(small_federation.CLIENTS)):
-    simulator.diagnoser = Diagnoser(simulator.method, simulator.runner, honest, by_samples=by_samples)
-    return [finished.diagnostics for finished in simulator.rounds(simulator.initial_state())]
+def make_diagnosed(federation, *, by_samples=False, honest=range(small_federation.CLIENTS)):
+    federation.clients.honest, federation.clients.by_samples = list(honest), by_samples
+    federation.diagnose = federation.clients.make_diagnose()
+    return [finished.diagnostics for finished in federation.rounds(federation.initial)]
 
 
 @pytest.mark.parametrize("options", [{"participation": 0.5}, {"steps": [1, *[K] * (N - 1)]}])
 def test_the_residual_of_lemma_2_is_left_out_if_clients_are_absent_or_take_unequal_steps(options):
-    simulator = make_simulator(Taco(), **options)
-    for finished in simulator.rounds(simulator.initial_state()):
+    federation = make_federation(Taco(), **options)
+    for finished in federation.rounds(federation.initial):
         assert finished.diagnostics.lemma_1_residual is not None
         assert finished.diagnostics.lemma_2_residual is None
 
@@ -168,20 +169,27 @@ def test_methods_without_coefficients_have_no_lemmas():
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9], ids=["sgd", "momentum"])
 @pytest.mark.parametrize("name", METHODS)
-def test_gradients_and_correction_explain_the_whole_move_of_a_client(name, momentum):
+def test_gradients_and_correction_explain_the_whole_move_of_a_client(name, momentum, monkeypatch):
     method = METHODS.find(name)()
-    simulator = small_federation.make_simulator(method, optimizer=Sgd(momentum=momentum, nesterov=momentum > 0))
+    federation = small_federation.make_federation(method, optimizer=Sgd(momentum=momentum, nesterov=momentum > 0))
     seen = []
+
+    class Notes:
+        def __init__(self, *_, **__): ...
+
+        def diagnose(self, training, outcome):
+            note(training, outcome)
 
     def note(training, outcome):
         weights, updates = training.before.server.weights, outcome.uploads.vectors["update"]
         for job, update in zip(training.jobs, updates, strict=True):
-            parts = trace_client(simulator.runner, method, training.instructions, job, weights)
+            parts = trace_client(federation.clients.runner, method, training.instructions, job, weights)
             moved = weights - training.instructions.broadcast.start + update + parts.withheld
             seen.append((parts.gradients + parts.correction - moved).norm() / moved.norm())
 
-    simulator.diagnoser = type("Notes", (), {"diagnose": staticmethod(note)})()
-    list(simulator.rounds(simulator.initial_state()))
+    monkeypatch.setattr("fedtaco.simulated_clients.Diagnoser", Notes)
+    federation.diagnose = federation.clients.make_diagnose()
+    list(federation.rounds(federation.initial))
     assert len(seen) == small_federation.CLIENTS * small_federation.ROUNDS
     assert max(seen) < 1e-12
 
@@ -201,15 +209,15 @@ def test_misbehaving_clients_are_not_traced():
 def test_diagnosing_changes_no_result():
     finals = []
     for diagnosed in (False, True):
-        simulator = small_federation.make_simulator(Taco())
+        federation = small_federation.make_federation(Taco())
         if diagnosed:
-            make_diagnosed(simulator)
-        finals.append([one.state.server.weights for one in simulator.rounds(simulator.initial_state())][-1])
+            make_diagnosed(federation)
+        finals.append([one.state.server.weights for one in federation.rounds(federation.initial)][-1])
     assert torch.equal(*finals)
 
 
 def test_personal_layers_are_refused():
-    simulator = small_federation.make_simulator(FedAvg())
-    simulator.runner.model.personal_names = frozenset(["bias"])
+    federation = small_federation.make_federation(FedAvg())
+    federation.clients.runner.model.personal_names = frozenset(["bias"])
     with pytest.raises(InvalidInput, match="one model for all clients"):
-        Diagnoser(FedAvg(), simulator.runner, range(5), by_samples=False)
+        Diagnoser(FedAvg(), federation.clients.runner, range(5), by_samples=False)

@@ -18,7 +18,7 @@ WEIGHTS = [0.1, 0.2, 0.3, 0.15, 0.25]
 
 @pytest.fixture
 def runner():
-    return small_federation.make_simulator(FedAvg()).runner
+    return small_federation.make_federation(FedAvg()).clients.runner
 
 
 def gradient(loss):
@@ -27,7 +27,7 @@ def gradient(loss):
 
 def mean_gradient(runner, weights):
     """Return the weighted mean of the clients' gradients over all of their samples."""
-    samples = [client.batch(torch.arange(len(client))) for client in runner.clients]
+    samples = [client.batch(torch.arange(len(client))) for client in runner.clients.values()]
     own = [runner.model.gradient(runner.model.vector, batch, runner.config.loss, seed=0) for batch in samples]
     return sum(weight * one for weight, one in zip(weights, own, strict=True))
 
@@ -66,7 +66,7 @@ def test_only_weighted_clients_count(runner):
 
 def test_weight_decay_is_part_of_the_loss():
     plain, decayed = (
-        GlobalLoss(small_federation.make_simulator(FedAvg(), optimizer=optimizer).runner, {0: 1.0})
+        GlobalLoss(small_federation.make_federation(FedAvg(), optimizer=optimizer).clients.runner, {0: 1.0})
         for optimizer in (Sgd(), Sgd(weight_decay=0.5))
     )
     torch.testing.assert_close(gradient(decayed), gradient(plain) + 0.5 * plain.model.vector)
@@ -78,5 +78,5 @@ def test_dropout_draws_the_same_units_each_time():
     module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     numbers = small_federation.constants(clients=1)
     config = ClientConfig(numbers, 4, nn.functional.cross_entropy, seed=0)
-    loss = GlobalLoss(ClientRunner(FlatModel(module), [TensorSamples(x, y)], config), {0: 1.0})
+    loss = GlobalLoss(ClientRunner(FlatModel(module), {0: TensorSamples(x, y)}, config), {0: 1.0})
     assert torch.equal(gradient(loss), gradient(loss))

@@ -8,7 +8,7 @@ from made_uploads import make_uploads
 
 import fedtaco
 from fedtaco.diagnostics import stability
-from fedtaco.diagnostics.stability import Stability, examine, monitor
+from fedtaco.diagnostics.stability import Stability, examine
 from fedtaco.methods import METHODS, FedAvg, FoolsGold, Method, ServerState, Taco
 
 NO_STATE = ServerState(torch.zeros(0))
@@ -84,7 +84,7 @@ def test_only_weights_that_depend_on_the_uploads_have_a_gain(name):
     ids=["no disagreement", "nothing in common", "one client", "zeros"],
 )
 def test_without_a_gain_nothing_is_recorded(uploads):
-    assert monitor(FoolsGold(), NO_STATE, uploads) == {}
+    assert examine(FoolsGold(), NO_STATE, uploads) is None
 
 
 def found(**changes):
@@ -140,7 +140,7 @@ def test_methods_with_uniform_weights_are_silent(method):
 
 def test_the_monitor_does_not_change_the_run(monkeypatch):
     watched = fedtaco.run("taco", **{**SWINGING, "rounds": 3})
-    monkeypatch.setattr("fedtaco.simulator.monitor", lambda *_: {})
+    monkeypatch.setattr("fedtaco.federation.examine", lambda *_: None)
     unwatched = fedtaco.run("taco", **{**SWINGING, "rounds": 3})
     for own, other in zip(watched.model.parameters(), unwatched.model.parameters(), strict=True):
         assert torch.equal(own, other)

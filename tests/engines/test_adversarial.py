@@ -8,34 +8,34 @@ from run_helpers import Interrupted, assert_same_model, interrupt_after
 
 import fedtaco
 from fedtaco.methods import METHODS, Scaffold
-from fedtaco.testing import CLIENTS, make_simulator
+from fedtaco.testing import CLIENTS, make_federation
 from fedtaco.trust import AdversarialClients, parse_behaviour
 
 FREELOADERS = (1, 3)
 SETTINGS = {"dataset": "digits", "clients": 8, "rounds": 6, "local_steps": 4, "freeloaders": 3}
 
 
-def simulator_with(spec, method, clients=FREELOADERS):
-    """Return a small simulator in which some clients misbehave."""
-    return make_simulator(method, adversaries=AdversarialClients(frozenset(clients), parse_behaviour(spec), seed=0))
+def federation_with(spec, method, clients=FREELOADERS):
+    """Return a small federation in which some clients misbehave."""
+    return make_federation(method, adversaries=AdversarialClients(frozenset(clients), parse_behaviour(spec), seed=0))
 
 
 @pytest.mark.parametrize("method", [cls() for cls in METHODS.values()], ids=lambda method: method.name)
 def test_freeloaders_upload_the_last_move_and_zeros(method):
     """The update is the difference of the last two starting points; whatever else the method uploads is zero."""
-    simulator = simulator_with("replay", method)
-    engine, starts, uploads = simulator.adversaries, [], []
+    federation = federation_with("replay", method)
+    engine, starts, uploads = federation.clients.adversaries, [], []
 
     class RecordingEngine:
         def run(self, method, instructions, jobs, memories):
-            results, new_memories = engine.run(method, instructions, jobs, memories)
+            results = engine.run(method, instructions, jobs, memories)
             if instructions.phase == "train":
                 starts.append(instructions.broadcast.start.clone())
                 uploads.append({name: rows.clone() for name, rows in results.vectors.items()})
-            return results, new_memories
+            return results
 
-    simulator.adversaries = RecordingEngine()
-    rounds = list(simulator.rounds(simulator.initial_state()))
+    federation.clients.adversaries = RecordingEngine()
+    rounds = list(federation.rounds(federation.initial))
     assert len(uploads) == len(rounds)
     for number, vectors in enumerate(uploads):
         last_move = starts[number - 1] - starts[number] if number else torch.zeros_like(starts[0])
@@ -51,16 +51,16 @@ def test_freeloaders_upload_the_last_move_and_zeros(method):
 
 
 def test_cohort_of_freeloaders_alone_does_not_move_the_model():
-    simulator = simulator_with("zero", Scaffold(), clients=range(CLIENTS))
-    start = simulator.initial_state()
-    end = list(simulator.rounds(start))[-1].state
+    federation = federation_with("zero", Scaffold(), clients=range(CLIENTS))
+    start = federation.initial
+    end = list(federation.rounds(start))[-1].state
     assert torch.equal(start.server.weights, end.server.weights)
 
 
 def test_memories_of_adversaries_are_separate_from_those_of_the_method():
     """A real server would not know what freeloaders remember."""
-    simulator = simulator_with("replay:late", Scaffold())
-    for finished in simulator.rounds(simulator.initial_state()):
+    federation = federation_with("replay:late", Scaffold())
+    for finished in federation.rounds(federation.initial):
         assert all(set(memory) == {"variate"} for memory in finished.state.memories.values())
         assert set(finished.state.adversary_memories) == set(FREELOADERS)
 

@@ -111,7 +111,9 @@ def test_float32_round_agrees_within_the_documented_tolerance(spec):
     ]
     model = FlatModel(build_model(spec, shape, classes, seed=1))
     samples = [fedtaco.data.as_samples(pair) for pair in clients]
-    runner = ClientRunner(model, samples, ClientConfig(Constants(count, 1, 10, 0.05), 16, cross_entropy, 0))
+    runner = ClientRunner(
+        model, dict(enumerate(samples)), ClientConfig(Constants(count, 1, 10, 0.05), 16, cross_entropy, 0)
+    )
     instructions = Instructions("train", 1, Broadcast(model.vector.clone()), model.buffers.clone())
     jobs = [ClientJob(row, row, 10, {}) for row in range(count)]
     serial = SerialEngine(runner).run(FedAvg(), instructions, jobs).vectors["update"]

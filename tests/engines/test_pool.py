@@ -19,7 +19,7 @@ import torch
 from fedtaco.engines import PoolEngine, SerialEngine
 from fedtaco.errors import InvalidInput, ProcessDied
 from fedtaco.methods import METHODS, FedAvg, Scaffold, Taco
-from fedtaco.testing.small_federation import final_state, make_simulator, run_rounds, skewed_clients
+from fedtaco.testing.small_federation import final_state, make_federation, run_rounds, skewed_clients
 
 
 def pool_of(workers):
@@ -55,8 +55,8 @@ def test_result_does_not_depend_on_the_number_of_workers(workers):
 def test_training_losses_equal_those_of_serial_to_the_last_bit(method):
     losses = []
     for engine in (SerialEngine, pool_of(2)):
-        simulator = make_simulator(method, engine=engine, steps=[1, 5, 2, 4, 3])
-        finished = run_rounds(simulator, simulator.initial_state())
+        federation = make_federation(method, engine=engine, steps=[1, 5, 2, 4, 3])
+        finished = run_rounds(federation, federation.initial)
         losses.append([record.quantities["training_loss"] for one in finished for record in one.clients])
     assert losses[0] == losses[1]
     assert None not in losses[0]
@@ -64,8 +64,8 @@ def test_training_losses_equal_those_of_serial_to_the_last_bit(method):
 
 
 def test_seconds_of_every_client_are_recorded():
-    simulator = make_simulator(Taco(), engine=pool_of(2))
-    (finished,) = run_rounds(simulator, simulator.initial_state(), 1)
+    federation = make_federation(Taco(), engine=pool_of(2))
+    (finished,) = run_rounds(federation, federation.initial, 1)
     assert all(record.seconds > 0 for record in finished.clients)
 
 
@@ -95,8 +95,8 @@ def test_client_of_a_dead_worker_is_run_again(tmp_path):
 
 
 def test_worker_that_dies_between_rounds_is_replaced():
-    simulator = make_simulator(Scaffold(), engine=pool_of(2))
-    rounds = simulator.rounds(simulator.initial_state())
+    federation = make_federation(Scaffold(), engine=pool_of(2))
+    rounds = federation.rounds(federation.initial)
     next(rounds)
     victim = multiprocessing.active_children()[0]
     os.kill(victim.pid, signal.SIGKILL)
@@ -185,9 +185,9 @@ def test_error_in_a_worker_is_raised_in_the_caller():
 
 def test_shared_memory_does_not_depend_on_the_size_of_dev_shm():
     """Containers often have only 64 MB there."""
-    simulator = make_simulator(FedAvg(), engine=pool_of(2))
+    federation = make_federation(FedAvg(), engine=pool_of(2))
     before = Path("/proc/self/maps").read_text().count("/dev/shm/")
-    for _ in simulator.rounds(simulator.initial_state()):
+    for _ in federation.rounds(federation.initial):
         assert Path("/proc/self/maps").read_text().count("/dev/shm/") == before
 
 
@@ -201,15 +201,15 @@ def test_lack_of_memory_is_reported(monkeypatch):
 
 
 def test_no_worker_is_left_after_a_run():
-    simulator = make_simulator(FedAvg(), engine=pool_of(2))
-    workers = [len(multiprocessing.active_children()) for _ in simulator.rounds(simulator.initial_state())]
+    federation = make_federation(FedAvg(), engine=pool_of(2))
+    workers = [len(multiprocessing.active_children()) for _ in federation.rounds(federation.initial)]
     assert workers == [2] * 4
     assert multiprocessing.active_children() == []
 
 
 def test_no_worker_is_left_after_a_run_is_abandoned():
-    simulator = make_simulator(FedAvg(), engine=pool_of(2))
-    rounds = simulator.rounds(simulator.initial_state())
+    federation = make_federation(FedAvg(), engine=pool_of(2))
+    rounds = federation.rounds(federation.initial)
     next(rounds)
     rounds.close()
     assert multiprocessing.active_children() == []
@@ -220,10 +220,10 @@ import time
 import warnings
 from fedtaco.engines import PoolEngine
 from fedtaco.methods import FedAvg
-from fedtaco.testing.small_federation import make_simulator
+from fedtaco.testing.small_federation import make_federation
 import multiprocessing
-simulator = make_simulator(FedAvg(), engine=lambda runner: PoolEngine(runner, 2))
-rounds = simulator.rounds(simulator.initial_state())
+federation = make_federation(FedAvg(), engine=lambda runner: PoolEngine(runner, 2))
+rounds = federation.rounds(federation.initial)
 next(rounds)
 print(*(process.pid for process in multiprocessing.active_children()), flush=True)
 time.sleep(60)

@@ -27,7 +27,9 @@ def workload(module=MLP, *, clients=20, cohort=None, cores=2, rounds=50, steps=1
     config = ClientConfig(Constants(clients, rounds, 100, 0.1), 64, cross_entropy, 0)
     model = FlatModel(module, torch.device(device))
     steps = steps if isinstance(steps, list) else [steps] * clients
-    return Workload(ClientRunner(model, [samples] * clients, config), steps, cohort or clients, cores)
+    return Workload(
+        ClientRunner(model, dict.fromkeys(range(clients), samples), config), steps, cohort or clients, cores
+    )
 
 
 def cnn():
@@ -126,7 +128,7 @@ def test_resumed_run_keeps_its_engine_and_result(tmp_path):
 def test_clients_whose_batches_are_capped_differently_are_not_stacked(name, batch_size):
     usual = workload()
     clients = [TensorSamples(torch.rand(size, 108), torch.arange(size) % 2) for size in [300, 400] * 10]
-    runner = ClientRunner(FlatModel(MLP), clients, replace(usual.runner.config, batch_size=batch_size))
+    runner = ClientRunner(FlatModel(MLP), dict(enumerate(clients)), replace(usual.runner.config, batch_size=batch_size))
     choice = select_engine(name, replace(usual, runner=runner))
     assert choice.name == ("batched" if batch_size == 200 else "pool")
     assert ("different shapes" in choice.reason) == (batch_size == 1000)

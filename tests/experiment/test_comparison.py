@@ -14,6 +14,7 @@ QUICK = {"dataset": "digits", "clients": 4, "rounds": 2, "local_steps": 2, "engi
 def test_methods_share_everything_but_their_parameters():
     parameters = {"taco.gamma": 0.3, "fedprox.zeta": 0.4, "guard.copy": 0.1}
     configs = plan_comparison(["taco", "fedprox"], [5, 6], parameters=parameters, detector="guard", **QUICK)
+    configs = [one.config for one in configs]
     assert [(one["method"], one["seed"]) for one in configs] == [(m, s) for s in (5, 6) for m in ("taco", "fedprox")]
     taco, fedprox = configs[:2]
     own = {"method", "parameters"}

@@ -18,7 +18,7 @@ from run_helpers import Interrupted, assert_same_model, interrupt_after
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.errors import ProcessDied
-from fedtaco.experiment import Callback, RunOptions, resolve_config, run_experiment
+from fedtaco.experiment import Callback, RunOptions, build_spec, run_experiment
 from fedtaco.experiment.concurrent import run_all
 from fedtaco.records import RunFolder
 
@@ -50,8 +50,8 @@ class RecordingCallback(Callback):
 
 def make_runs(out, seeds, **settings):
     """Return configurations that differ in their seed, and a folder for each."""
-    configs = [resolve_config(method="taco", seed=seed, **{**QUICK, **settings}) for seed in range(seeds)]
-    return [(one, out / f"seed{one['seed']}") for one in configs]
+    configs = [build_spec(method="taco", seed=seed, **{**QUICK, **settings}) for seed in range(seeds)]
+    return [(one, out / f"seed{one.settings['seed']}") for one in configs]
 
 
 def test_concurrent_runs_equal_single_runs(tmp_path):
@@ -115,7 +115,7 @@ def test_two_runs_in_the_same_folder_are_refused(tmp_path):
 
 
 def test_run_that_diverges_does_not_stop_the_others(tmp_path):
-    diverging = resolve_config(method="fedavg", seed=7, **{**QUICK, "local_lr": 1e30})
+    diverging = build_spec(method="fedavg", seed=7, **{**QUICK, "local_lr": 1e30})
     runs = [*make_runs(tmp_path, 1), (diverging, tmp_path / "diverging")]
     finished, stopped = run_all(runs, RunOptions(), RecordingCallback())
     assert finished["stopped"] is None
@@ -145,9 +145,11 @@ def test_warnings_of_every_run_reach_the_caller(tmp_path, monkeypatch):
     """Even if two runs warn alike."""
     monkeypatch.setattr("torch.__version__", "2.4.0")
     runs = make_runs(tmp_path, 2)
-    for config, path in runs:
+    for spec, path in runs:
         with pytest.raises(Interrupted):
-            fedtaco.run("taco", out=path, seed=config["seed"], workers=1, callbacks=[interrupt_after(1)], **QUICK)
+            fedtaco.run(
+                "taco", out=path, seed=spec.settings["seed"], workers=1, callbacks=[interrupt_after(1)], **QUICK
+            )
     monkeypatch.undo()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -158,7 +160,7 @@ def test_warnings_of_every_run_reach_the_caller(tmp_path, monkeypatch):
 INTERRUPTED = """
 import signal, sys
 from pathlib import Path
-from fedtaco.experiment import Callback, RunOptions, resolve_config
+from fedtaco.experiment import Callback, RunOptions, build_spec, run_experiment
 from fedtaco.experiment.concurrent import run_all
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
@@ -168,7 +170,7 @@ class PrintingCallback(Callback):
         print(run.config["seed"], record.round, flush=True)
 
 settings = dict(dataset="digits", clients=6, rounds=100000, local_steps=4, batch_size=16)
-runs = [(resolve_config(method="taco", seed=s, **settings), Path(sys.argv[1]) / str(s)) for s in (0, 1)]
+runs = [(build_spec(method="taco", seed=s, **settings), Path(sys.argv[1]) / str(s)) for s in (0, 1)]
 run_all(runs, RunOptions(), PrintingCallback())
 """
 

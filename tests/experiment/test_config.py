@@ -9,26 +9,26 @@ import pytest
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.experiment import resolve_config
+from fedtaco.experiment import build_spec
 from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
 
 
 def test_defaults_depend_on_the_dataset():
-    config = resolve_config(method="fedavg", dataset="digits", local_lr=0.2)
+    config = build_spec(method="fedavg", dataset="digits", local_lr=0.2).settings
     names = ("rounds", "local_steps", "local_lr", "partition")
     assert [config[name] for name in names] == [20, 50, 0.2, "groups"]
 
 
 def test_epochs_replace_the_default_number_of_steps():
-    config = resolve_config(method="fedavg", dataset="digits", local_epochs=2)
+    config = build_spec(method="fedavg", dataset="digits", local_epochs=2).settings
     assert (config["local_steps"], config["local_epochs"]) == (None, 2)
     with pytest.raises(InvalidInput, match="Both local_steps and local_epochs are given"):
-        resolve_config(method="fedavg", dataset="digits", local_epochs=2, local_steps=50)
+        build_spec(method="fedavg", dataset="digits", local_epochs=2, local_steps=50)
 
 
 def test_dataset_without_an_entry_has_generic_defaults(monkeypatch):
     monkeypatch.delitem(DEFAULTS, "digits")
-    config = resolve_config(method="fedavg", dataset="digits")
+    config = build_spec(method="fedavg", dataset="digits").settings
     assert (config["rounds"], config["local_steps"], config["local_lr"], config["target"]) == (50, 100, 0.01, 0.7)
 
 

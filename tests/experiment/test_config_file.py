@@ -11,9 +11,10 @@ from small_training import make_clients
 
 import fedtaco
 from fedtaco import Guard, InvalidInput, Taco, read_config
+from fedtaco.experiment import build_spec
 from fedtaco.experiment.config_file import NAMES_CODE
 from fedtaco.records import RunFolder
-from fedtaco.runs.settings import ExperimentConfig, declared
+from fedtaco.settings.declarations import ExperimentConfig, declared
 
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 2, "local_steps": 2, "partition": "dirichlet:0.5"}
 TRAP = """
@@ -57,7 +58,7 @@ def test_changes_override_the_file(tmp_path):
     assert (parameters["taco.gamma"], parameters["guard.copy"]) == (0.3, 1e-3)
     other = read_config(path, method="fedprox", parameters={"fedprox.zeta": 0.5})["parameters"]
     assert {name.partition(".")[0] for name in other} == {"fedprox", "guard"}
-    assert read_config(path, method=Taco(gamma=0.4))["parameters"]["taco.gamma"] == 0.4
+    assert build_spec(**read_config(path, method=Taco(gamma=0.4))).method.gamma == 0.4
     assert "guard.copy" not in read_config(path, detector="off")["parameters"]
 
 

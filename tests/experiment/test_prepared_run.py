@@ -7,8 +7,8 @@ import torch
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.experiment import RunOptions, resolve_config
-from fedtaco.experiment.prepared_run import PreparedRun
+from fedtaco.experiment import RunOptions, build_spec
+from fedtaco.experiment.prepared_run import PreparedSimulation
 from fedtaco.records import RunFolder
 
 QUICK = {"dataset": "digits", "clients": 6, "rounds": 3, "local_steps": 4, "batch_size": 16}
@@ -16,7 +16,7 @@ FREELOADERS = {"dataset": "digits", "clients": 8, "rounds": 6, "local_steps": 4,
 
 
 def prepare(**settings):
-    return PreparedRun.prepare(resolve_config(method="fedavg", **settings), RunOptions())
+    return PreparedSimulation.prepare(build_spec(method="fedavg", **settings), RunOptions())
 
 
 def test_validation_samples_are_in_no_clients_training_data(tmp_path):
@@ -43,15 +43,16 @@ def test_samples_of_clients_that_never_train_are_not_used(behaviour, trains):
     weights = []
     for change_labels in (False, True):
         prepared = prepare(behaviour=behaviour, validation=0.2, **FREELOADERS)
-        simulator = prepared.simulator
+        federation = prepared.federation
+        clients = federation.clients.runner.clients
         if change_labels:
             for client in prepared.partition.freeloaders:
-                samples = simulator.clients[client]
-                simulator.clients[client] = type(samples)(samples.x, samples.y * 0, samples.prepare, samples.chosen)
-        weights.append(list(simulator.rounds(simulator.initial_state()))[-1].state.server.weights)
+                samples = clients[client]
+                clients[client] = type(samples)(samples.x, samples.y * 0, samples.prepare, samples.chosen)
+        weights.append(list(federation.rounds(federation.initial))[-1].state.server.weights)
     assert torch.equal(*weights) is not trains
     honest_run = prepare(validation=0.2, clients=8)
-    held_out, held_out_of_all = (len(run.simulator.validation) for run in (prepared, honest_run))
+    held_out, held_out_of_all = (len(run.clients.data.validation) for run in (prepared, honest_run))
     assert (held_out == held_out_of_all) is trains
 
 
@@ -59,5 +60,5 @@ def test_flipped_labels_are_mirrored():
     flipped, honest = prepare(clients=8, freeloaders=3, behaviour="label-flip"), prepare(clients=8)
     assert len(flipped.partition.freeloaders) == 3
     for client in range(8):
-        labels, expected = (run.simulator.clients[client].labels() for run in (flipped, honest))
+        labels, expected = (run.federation.clients.runner.clients[client].labels() for run in (flipped, honest))
         assert torch.equal(labels, 9 - expected if client in flipped.partition.freeloaders else expected)

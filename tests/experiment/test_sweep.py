@@ -25,7 +25,7 @@ def test_each_method_tries_its_own_part_of_the_grid():
     tried = {name: [trial.point for trial in trials if trial.method == name] for name in ("fedavg", "taco", "fedprox")}
     assert [len(points) for points in tried.values()] == [2, 6, 2]
     assert all(set(point) == {"local_lr", "taco.gamma"} for point in tried["taco"])
-    assert all(len(trial.configs) == 2 for trial in trials)
+    assert all(len(trial.specs) == 2 for trial in trials)
     assert trials[0].folder == "fedavg_local_lr=0.01"
 
 

@@ -12,20 +12,18 @@ from run_helpers import Interrupted, interrupt_after
 from small_training import train
 
 from fedtaco import InvalidInput
-from fedtaco.experiment import RunOptions, resolve_config, run_experiment
-from fedtaco.experiment.own_task import OwnTask
+from fedtaco.experiment import RunOptions, build_spec, run_experiment
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import CallbackList
+from fedtaco.settings.own_task import OwnTask
 
 QUICK = {"dataset": "digits", "clients": 4, "rounds": 3, "local_steps": 2, "batch_size": 16}
 
 
 def run_tracked(name, folder, metrics=None, **settings):
-    config = resolve_config(method="taco", **QUICK, **settings)
-    trackers = CallbackList(build_trackers([name]))
-    own = OwnTask(metrics=metrics or {})
-    return run_experiment(config, RunFolder(folder), RunOptions(), trackers, own).history
+    spec = build_spec(OwnTask(metrics=metrics or {}), method="taco", **QUICK, **settings)
+    return run_experiment(spec, RunFolder(folder), RunOptions(), CallbackList(build_trackers([name]))).history
 
 
 def test_tensorboard_logs_every_round(tmp_path):
@@ -89,7 +87,7 @@ def test_mlflow_logs_settings_and_every_round(mlflow, tmp_path):
 
 
 def test_resumed_run_continues_in_mlflow_and_an_overwritten_one_is_a_new_run(mlflow, tmp_path):
-    config, folder = resolve_config(method="taco", **QUICK), RunFolder(tmp_path / "run")
+    config, folder = build_spec(method="taco", **QUICK), RunFolder(tmp_path / "run")
 
     def run_until(round_number, options):
         callback = CallbackList([*build_trackers(["mlflow"]), interrupt_after(round_number)])

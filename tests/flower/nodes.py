@@ -116,7 +116,7 @@ def run(strategy: FedStrategy, nodes: Nodes, rounds: int = 5, timeout: float = 0
 
 def history_of(strategy: FedStrategy):
     """Return the history of a strategy's run."""
-    return strategy.deployment.recorder.history
+    return strategy.recorder.history
 
 
 # Tampered replies

@@ -6,15 +6,11 @@ import pytest
 import torch
 from nodes import Nodes, arrays, client_app, history_of, run, small_model, small_nodes, small_strategy
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 import fedtaco
-from fedtaco.client import ClientConfig, ClientRunner
 from fedtaco.flower import FedStrategy
-from fedtaco.methods import METHODS, Constants
-from fedtaco.models import FlatModel
-from fedtaco.simulator import Simulator
-from fedtaco.testing.small_federation import LOCAL_LR, STEPS, skewed_clients
+from fedtaco.methods import METHODS
+from fedtaco.testing.small_federation import LOCAL_LR, STEPS, make_federation, skewed_clients
 from fedtaco.trust import PaperDetector
 
 ROUNDS = 5
@@ -118,14 +114,6 @@ def test_a_model_with_buffers_and_dropout():
     assert not torch.equal(result.arrays.to_torch_state_dict()["1.running_mean"], model[1].running_mean)
 
 
-def simulator_with(method, detector):
-    """Return a simulator whose detector has parameters."""
-    clients = skewed_clients()
-    constants = Constants(len(clients), ROUNDS, STEPS, LOCAL_LR)
-    runner = ClientRunner(FlatModel(small_model()), clients, ClientConfig(constants, 4, cross_entropy, 0))
-    return Simulator(METHODS[method](), runner, None, detector=detector)
-
-
 @pytest.mark.parametrize("method", ["taco", "scaffold", "scaffold-taco", "scaffold-m", "feddyn", "feddc", "fedavg"])
 def test_expulsions_have_the_same_effect_as_in_the_simulator(method):
     """Means over all clients lose the vectors of an expelled one, which the server on Flower derives from uploads."""
@@ -135,12 +123,12 @@ def test_expulsions_have_the_same_effect_as_in_the_simulator(method):
     detector = PaperDetector(kappa=max(alphas), max_strikes=1)
     strategy, nodes = small_strategy(method, detector=detector), small_nodes()
     run(strategy, nodes, ROUNDS)
-    simulator = simulator_with(method, detector)
-    finished = list(simulator.rounds(simulator.initial_state()))
-    expelled = [one.state.detector_memory["expelled"].tolist() for one in finished]
+    federation = make_federation(METHODS[method](), detector=detector, rounds=ROUNDS)
+    finished = list(federation.rounds(federation.initial))
+    expelled = [one.state.expelled.tolist() for one in finished]
     assert 0 < sum(expelled[-2]) < 5
-    state, expected = strategy.deployment.state, finished[-1].state
-    assert state.detector_memory["expelled"].tolist() == expelled[-1]
+    state, expected = strategy.recorder.state, finished[-1].state
+    assert state.expelled.tolist() == expelled[-1]
     for name, tensor in expected.server.memory.items():
         ours = state.server.memory[name]
         assert torch.allclose(ours, tensor, rtol=0, atol=1e-12, equal_nan=True), name

@@ -112,8 +112,8 @@ def test_callbacks_and_detectors_are_checked():
     with pytest.raises(InvalidInput, match="detector is 3; it must be a Detector or a name"):
         small_strategy("taco", detector=3)
     assert (
-        small_strategy("taco", detector=Guard(copy=1e-9)).detector
-        == small_strategy("taco", detector=Guard(copy=1e-9)).detector
+        small_strategy("taco", detector=Guard(copy=1e-9)).spec.detector
+        == small_strategy("taco", detector=Guard(copy=1e-9)).spec.detector
     )
 
 

@@ -95,11 +95,11 @@ def test_a_node_reverts_to_the_memory_of_its_last_used_reply():
     variates = []
     for client, node in enumerate(nodes.nodes):
         state = nodes.contexts[node].state
-        key = f"fedtaco.memory.{strategy.deployment.nodes.last_used[client]}"
+        key = f"fedtaco.memory.{strategy.node_clients.nodes.last_used[client]}"
         variates.append(torch.from_numpy(state[key]["variate"].numpy()))
         assert len(state) <= 2
     mean = torch.stack(variates).mean(0)
-    assert torch.allclose(mean, strategy.deployment.state.server.memory["variate"], atol=1e-12)
+    assert torch.allclose(mean, strategy.recorder.state.server.memory["variate"], atol=1e-12)
 
 
 def test_a_lost_memory_is_logged(tmp_path, caplog):

@@ -12,8 +12,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from nodes import client_app, copy_reply, filled, history_of, run, small_model, small_nodes, small_strategy, update
 from small_training import Broken
 
@@ -26,8 +25,7 @@ HOSTILE, CLIENT, ROUNDS = 103, 2, 3
 
 
 def model_of(strategy):
-    deployment = strategy.deployment
-    return deployment.model.to_module(deployment.state.server.weights, deployment.state.buffers).state_dict()
+    return strategy.recorder.current_model(strategy.node_clients.model).state_dict()
 
 
 def simulate(broken_client=None):

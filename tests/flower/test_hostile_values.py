@@ -82,7 +82,7 @@ def test_every_vector_of_an_upload_is_screened(lines):
     for record in history_of(strategy):
         assert list(record.dropped) == [CLIENT]
         assert record.dropped[CLIENT].startswith("the norm of variate_change is ")
-    assert float(strategy.deployment.state.server.memory["variate"].norm()) < 10
+    assert float(strategy.recorder.state.server.memory["variate"].norm()) < 10
     assert any(f"node {HOSTILE} (client {CLIENT}) is dropped: the norm of variate_change" in line for line in lines)
 
 
@@ -115,10 +115,10 @@ def test_a_round_that_breaks_the_model_is_repeated_and_logged(lines):
     history = history_of(strategy)
     assert [list(record.dropped) for record in history] == [[], [CLIENT], [], []]
     assert history[1].dropped[CLIENT].startswith("the global model's loss is not finite with this upload")
-    assert strategy.deployment.nodes.last_used[CLIENT] == ROUNDS
+    assert strategy.node_clients.nodes.last_used[CLIENT] == ROUNDS
     assert any(f"node {HOSTILE} (client {CLIENT}) is dropped: the global model's loss" in line for line in lines)
     for name, tensor in result.arrays.to_torch_state_dict().items():
-        assert torch.equal(tensor, strategy.deployment.arrays().to_torch_state_dict()[name])
+        assert torch.equal(tensor, strategy.node_clients.arrays(strategy.recorder.state).to_torch_state_dict()[name])
 
 
 def evaluating_nodes(hostile_metrics):
@@ -195,7 +195,7 @@ def test_a_false_loss_with_very_many_samples_does_not_suspend_strikes(lie):
         "fedavg", fraction_evaluate=1.0, weighted_by_key="num-examples", detector=StrikesEverybody()
     )
     run(strategy, changing_losses(losses), 5)
-    assert strategy.deployment.state.detector_memory["strikes"].tolist() == [5] * 5
+    assert strategy.recorder.state.detector_memory["strikes"].tolist() == [5] * 5
     assert history_of(strategy).column("loss")[1] < 1e-6
 
 
@@ -206,7 +206,7 @@ def test_strikes_are_suspended_while_most_nodes_measure_a_broken_model():
         "fedavg", fraction_evaluate=1.0, weighted_by_key="num-examples", detector=StrikesEverybody()
     )
     run(strategy, changing_losses(losses), 5)
-    assert strategy.deployment.state.detector_memory["strikes"].tolist() == [3] * 5
+    assert strategy.recorder.state.detector_memory["strikes"].tolist() == [3] * 5
 
 
 def test_a_resumed_run_knows_the_losses_of_the_nodes(tmp_path):
@@ -225,7 +225,7 @@ def test_a_resumed_run_knows_the_losses_of_the_nodes(tmp_path):
     resumed = small_strategy("fedavg", **options)
     run(resumed, changing_losses(losses), 5)
     assert len(history_of(resumed)) == 5
-    assert resumed.deployment.state.detector_memory["strikes"].tolist() == [2] * 5
+    assert resumed.recorder.state.detector_memory["strikes"].tolist() == [2] * 5
 
 
 def test_training_metrics_are_weighted_as_nodes_state_it_and_the_model_at_most_a_hundredfold():

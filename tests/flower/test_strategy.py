@@ -54,8 +54,6 @@ def test_mismatched_arguments_are_explained():
         small_strategy("taco").start(small_nodes(), arrays(broken), timeout=1)
     with pytest.raises(InvalidInput, match="train_config sets 'local-lr'"):
         run(small_strategy("taco"), small_nodes(), train_config=ConfigRecord({"local-lr": 0.3}))
-    with pytest.raises(InvalidInput, match="call start"):
-        small_strategy("taco").configure_train(1, ArrayRecord(), ConfigRecord(), small_nodes())
 
 
 def test_a_node_with_another_model_is_dropped_with_both_sizes():
@@ -152,7 +150,7 @@ def test_a_node_may_connect_after_the_first_round():
     nodes.tamper = tamper
     run(strategy, nodes, 2)
     assert [record.cohort for record in history_of(strategy)] == [3, 5]
-    assert strategy.deployment.nodes.nodes == nodes.nodes
+    assert strategy.node_clients.nodes.nodes == nodes.nodes
 
 
 def test_a_node_beyond_the_number_of_clients_takes_no_part(caplog):
@@ -183,8 +181,8 @@ def test_nodes_keep_their_client_numbers():
     assert registry.admit([20, 5, 10]) == [20]
     assert registry.nodes == [10, 30, 5]
     assert registry.connected_mask([5, 10, 99]).tolist() == [True, False, True]
-    assert NodeRegistry.from_arrays(3, registry.to_arrays()).nodes == [10, 30, 5]
-    assert NodeRegistry.from_arrays(2, NodeRegistry(2, [2**64 - 1]).to_arrays()).nodes == [2**64 - 1]
+    assert NodeRegistry.from_tensors(3, registry.to_tensors()).nodes == [10, 30, 5]
+    assert NodeRegistry.from_tensors(2, NodeRegistry(2, [2**64 - 1]).to_tensors()).nodes == [2**64 - 1]
 
 
 # Evaluation
@@ -250,7 +248,7 @@ def test_evaluations_every_few_rounds_by_nodes_and_server():
 def test_final_arrays_are_those_of_the_last_round_even_if_it_is_not_evaluated():
     strategy = small_strategy("taco", eval_every=10)
     result = run(strategy, small_nodes(), 3)
-    assert_same_arrays(result.arrays, strategy.deployment.arrays())
+    assert_same_arrays(result.arrays, strategy.node_clients.arrays(strategy.recorder.state))
     shorter = run(small_strategy("taco"), small_nodes(), 2).arrays.to_torch_state_dict()
     assert not torch.equal(shorter["weight"], result.arrays.to_torch_state_dict()["weight"])
 
@@ -329,8 +327,8 @@ def test_the_code_of_the_documentation_runs():
 
 
 def test_a_checkpoint_without_its_nodes_is_refused():
-    arrays_of_another_run = {"other": torch.zeros(3).numpy()}
+    another_run = {"other": torch.zeros(3)}
     with pytest.raises(InvalidInput, match="does not say which node is which client"):
-        NodeRegistry.from_arrays(3, arrays_of_another_run)
-    restored = NodeRegistry.from_arrays(3, NodeRegistry(3, [7, 8], [2, 0]).to_arrays())
+        NodeRegistry.from_tensors(3, another_run)
+    restored = NodeRegistry.from_tensors(3, NodeRegistry(3, [7, 8], [2, 0]).to_tensors())
     assert (restored.nodes, restored.last_used) == ([7, 8], [2, 0, 0])

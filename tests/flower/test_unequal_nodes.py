@@ -55,8 +55,8 @@ def test_a_node_that_does_not_reply_counts_as_a_simulated_client_that_does_not_a
     nodes, strategy = small_nodes(), small_strategy(method, seed=1)
 
     def lose(node, reply):
-        run = strategy.deployment
-        return [] if run.nodes.client_of(node) in dropped[run.state.round] else [reply]
+        client = strategy.node_clients.nodes.client_of(node)
+        return [] if client in dropped[strategy.recorder.state.round] else [reply]
 
     nodes.tamper = lose
     result = run(strategy, nodes, ROUNDS, timeout=0.01)
@@ -90,9 +90,7 @@ def test_simulated_failures_are_refused(name):
 
 
 def test_weights_by_samples_are_refused_if_those_of_absent_nodes_matter():
-    with pytest.raises(
-        InvalidInput, match=r"^weighted_by_key is 'num-examples', but ruan needs the weights of all nodes"
-    ):
+    with pytest.raises(InvalidInput, match=r"^weighted_by_key is set, but ruan needs the weights of all nodes"):
         small_strategy("ruan", weighted_by_key="num-examples")
     small_strategy("fednova", weighted_by_key="num-examples")
 

@@ -21,7 +21,7 @@ from fedtaco.flower.wire import OPTIONAL_SETTINGS, RESERVED_KEYS, NodeInstructio
 from fedtaco.local_optimizer import Sgd
 from fedtaco.lr_schedule import StepDecay
 from fedtaco.methods import METHODS, Constants
-from fedtaco.runs.settings import RunSettings, declared
+from fedtaco.settings.declarations import RunSettings, declared
 from fedtaco.testing.small_federation import skewed_clients
 
 NPY_HEADER = 128

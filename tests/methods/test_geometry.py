@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_uploads import make_uploads
 
 from fedtaco.methods import METHODS, Constants, Geometry, ServerState, Taco, geometry_of

@@ -39,7 +39,7 @@ from fedtaco.methods import (
     TacoSteadyUniform,
     TacoUniform,
 )
-from fedtaco.testing import LOCAL_LR, final_state, make_simulator
+from fedtaco.testing import LOCAL_LR, final_state, make_federation
 from fedtaco.testing.small_federation import SAMPLES, constants, run_rounds, skewed_clients
 
 TAU = 2.0**-10
@@ -132,13 +132,13 @@ def test_fedcomgate_is_scaffold_step_for_step(options):
 
 
 def _states(method, **options):
-    simulator = make_simulator(method, **options)
-    return [finished.state for finished in run_rounds(simulator, simulator.initial_state())]
+    federation = make_federation(method, **options)
+    return [finished.state for finished in run_rounds(federation, federation.initial)]
 
 
 def test_fedcomgate_needs_all_clients():
     with pytest.raises(InvalidInput, match=r"participation is 0.4, but fedcomgate needs all clients; set it to 1\."):
-        make_simulator(FedComGate(), participation=0.4)
+        make_federation(FedComGate(), participation=0.4)
     for absence in ({"client_dropout": 0.5}, {"deadline": 1.0}):
         with pytest.raises(InvalidInput, match="fedcomgate needs all clients in every round; omit client_dropout"):
             fedtaco.run("fedcomgate", dataset="digits", **absence)
@@ -194,11 +194,11 @@ def test_feddc_without_a_pull_steps_as_scaffold():
 
 
 def test_the_first_round_of_feddyn_moves_the_starting_point_twice_as_far_as_the_mean_update():
-    simulator = make_simulator(FedDyn(a=0.5))
-    start = simulator.initial_state()
-    (first,) = run_rounds(simulator, start, 1)
+    federation = make_federation(FedDyn(a=0.5))
+    start = federation.initial
+    (first,) = run_rounds(federation, start, 1)
     weights, after = start.server.weights, first.state.server
-    torch.testing.assert_close(weights - simulator.method.output(after), 2 * (weights - after.weights))
+    torch.testing.assert_close(weights - federation.server.method.output(after), 2 * (weights - after.weights))
 
 
 def test_fedmos_on_the_same_batch_without_pull_and_server_momentum_is_stem():
@@ -220,20 +220,20 @@ def test_rounds_do_not_matter_to_stem_original_with_one_client():
     options = {"clients": skewed_clients()[:1], "batch_size": SAMPLES}
     ends = []
     for steps, rounds in ((1, 4), (2, 2), (4, 1)):
-        simulator = make_simulator(StemOriginal(alpha=0.3), steps=[steps], **options)
-        ends.append(run_rounds(simulator, simulator.initial_state(), rounds)[-1].state.server.weights)
+        federation = make_federation(StemOriginal(alpha=0.3), steps=[steps], **options)
+        ends.append(run_rounds(federation, federation.initial, rounds)[-1].state.server.weights)
     torch.testing.assert_close(ends[0], ends[2], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(ends[1], ends[2], rtol=1e-12, atol=1e-12)
 
 
 def test_mime_with_one_step_is_sgd_with_momentum_on_the_full_gradient():
-    simulator = make_simulator(Mime(beta=0.6), steps=[1] * 5)
-    state = simulator.initial_state()
+    federation = make_federation(Mime(beta=0.6), steps=[1] * 5)
+    state = federation.initial
     weights, momentum = state.server.weights, torch.zeros_like(state.server.weights)
-    for finished in simulator.rounds(state):
+    for finished in federation.rounds(state):
         gradients = [
-            simulator.model.gradient(weights, (samples.x, samples.y), simulator.config.loss, 0)
-            for samples in simulator.clients
+            federation.model.gradient(weights, (samples.x, samples.y), federation.clients.runner.config.loss, 0)
+            for samples in federation.clients.runner.clients.values()
         ]
         momentum = 0.4 * torch.stack(gradients).mean(0) + 0.6 * momentum
         weights = weights - LOCAL_LR * momentum

@@ -25,7 +25,8 @@ from fedtaco.methods import (
     geometry_of,
 )
 from fedtaco.randomness import generator
-from fedtaco.testing import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
+from fedtaco.testing import CLIENTS, LOCAL_LR, STEPS, final_state, make_federation
+from fedtaco.testing.small_federation import skewed_clients
 
 OPTIMIZERS = [
     Sgd(),
@@ -42,8 +43,8 @@ OPTIMIZERS = [
 )
 def test_server_vectors_are_the_means_over_all_clients(method, options, optimizer):
     """A client that has not taken part yet counts as zero."""
-    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=CosineDecay(), **options)
-    for finished in simulator.rounds(simulator.initial_state()):
+    federation = make_federation(method, optimizer=optimizer, lr_schedule=CosineDecay(), **options)
+    for finished in federation.rounds(federation.initial):
         for name in method.averaged:
             vectors = torch.stack([memory[name] for memory in finished.state.memories.values()])
             torch.testing.assert_close(finished.state.server.memory[name], vectors.sum(0) / CLIENTS)
@@ -86,9 +87,9 @@ def mean_gradients(method, optimizer):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
 @pytest.mark.parametrize("method", [RecordingScaffold(alpha=0.5), RecordingScaffoldTaco()], ids=str)
 def test_scaffold_client_variate_is_the_weighted_mean_gradient_of_the_round(method, optimizer):
-    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=CosineDecay())
+    federation = make_federation(method, optimizer=optimizer, lr_schedule=CosineDecay())
     method.seen.clear()
-    for finished in simulator.rounds(simulator.initial_state()):
+    for finished in federation.rounds(federation.initial):
         for client, gradient in enumerate(mean_gradients(method, optimizer)):
             torch.testing.assert_close(finished.state.memories[client]["variate"], gradient)
 
@@ -97,10 +98,10 @@ def test_scaffold_client_variate_is_the_weighted_mean_gradient_of_the_round(meth
 def test_taco_recursion_with_every_optimizer(optimizer):
     """G⁺ = ĝ + sum p_i (1 - α_i) · G, with ĝ the weighted mean of the gradients, in gradient units of each round."""
     method = RecordingTaco()
-    simulator = make_simulator(method, optimizer=optimizer, lr_schedule=StepDecay(every=2, decay=0.5))
+    federation = make_federation(method, optimizer=optimizer, lr_schedule=StepDecay(every=2, decay=0.5))
     method.seen.clear()
-    state = simulator.initial_state()
-    for finished in simulator.rounds(state):
+    state = federation.initial
+    for finished in federation.rounds(state):
         before, after = state.server.memory, finished.state.server.memory
         weights = torch.tensor([record.quantities["weight"] for record in finished.clients], dtype=torch.float64)
         expected = weights @ mean_gradients(method, optimizer) + weights @ (1 - before["alpha"]) * before["direction"]
@@ -110,9 +111,9 @@ def test_taco_recursion_with_every_optimizer(optimizer):
 
 def test_scaffold_m_recursion():
     """G⁺ = β · mean of the mean gradients + (1 - β) · G, because the variates cancel over all clients."""
-    simulator = make_simulator(ScaffoldM(beta=0.3))
-    state = simulator.initial_state()
-    for finished in simulator.rounds(state):
+    federation = make_federation(ScaffoldM(beta=0.3))
+    state = federation.initial
+    for finished in federation.rounds(state):
         gradients = torch.stack([memory["variate"] for memory in finished.state.memories.values()])
         expected = 0.3 * gradients.mean(0) + 0.7 * state.server.memory["direction"]
         torch.testing.assert_close(finished.state.server.memory["direction"], expected)
@@ -124,31 +125,31 @@ def test_taco_recursion(gamma):
     """G⁺ = ĝ + B · sum p_i (1 - α_i) · G, with ĝ the weighted mean of the plain gradients."""
     method = Taco(gamma=gamma)
     gain = method.gain(STEPS)
-    simulator = make_simulator(method)
-    state = simulator.initial_state()
-    for finished in simulator.rounds(state):
+    federation = make_federation(method)
+    state = federation.initial
+    for finished in federation.rounds(state):
         before, after = state.server, finished.state.server
         weights = [record.quantities["weight"] for record in finished.clients]
         factors = torch.tensor(weights, dtype=torch.float64) @ (1 - before.memory["alpha"])
         move = (before.weights - after.weights) / (STEPS * LOCAL_LR)
         torch.testing.assert_close(after.memory["direction"], move)
-        plain = mean_plain_gradient(simulator, state, weights)
+        plain = mean_plain_gradient(federation, state, weights)
         expected = plain + gain * factors * before.memory["direction"]
         torch.testing.assert_close(after.memory["direction"], expected, rtol=1e-9, atol=1e-12)
         state = finished.state
 
 
-def mean_plain_gradient(simulator, state, weights):
+def mean_plain_gradient(federation, state, weights):
     """Return the weighted mean gradient along the clients' paths, computed without the training loop of the package."""
     total = torch.zeros_like(state.server.weights)
-    gain = simulator.method.gain(STEPS)
+    gain = federation.server.method.gain(STEPS)
     for client, weight in enumerate(weights):
         factor = 1 - state.server.memory["alpha"][client]
         x = state.server.weights.clone()
-        samples = simulator.clients[client]
+        samples = federation.clients.runner.clients[client]
         rng = generator(0, "batches", client, state.round + 1)
         for indices in batch_plan(rng, len(samples), STEPS, 4):
-            g = simulator.model.gradient(x, samples.batch(indices), simulator.config.loss, 0)
+            g = federation.model.gradient(x, samples.batch(indices), federation.clients.runner.config.loss, 0)
             total += weight * g / STEPS
             x = x - LOCAL_LR * (g + gain * factor * state.server.memory["direction"])
     return total
@@ -171,16 +172,16 @@ def test_uniform_taco_is_fedcm_with_a_longer_step():
 
 def test_taco_with_one_client_is_fedavg():
     assert geometry_of(torch.tensor([[3.0, 4.0]])).alpha.tolist() == [1.0]
-    taco = final_state(Taco(), clients=make_simulator(Taco()).clients[:1])
-    fedavg = final_state(FedAvg(), clients=make_simulator(Taco()).clients[:1])
+    taco = final_state(Taco(), clients=skewed_clients()[:1])
+    fedavg = final_state(FedAvg(), clients=skewed_clients()[:1])
     assert torch.equal(taco.server.weights, fedavg.server.weights)
 
 
 def test_absent_clients_keep_their_alpha():
-    simulator = make_simulator(Taco(), participation=0.4)
-    state = simulator.initial_state()
+    federation = make_federation(Taco(), participation=0.4)
+    state = federation.initial
     assert state.server.memory["alpha"].tolist() == [0.1] * CLIENTS
-    for finished in simulator.rounds(state):
+    for finished in federation.rounds(state):
         measured = {record.client: record.quantities["alpha"] for record in finished.clients}
         for client in range(CLIENTS):
             expected = measured.get(client, float(state.server.memory["alpha"][client]))

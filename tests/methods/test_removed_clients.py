@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fedtaco.data import TensorSamples
-from fedtaco.experiment import RunOptions, resolve_config
-from fedtaco.experiment.prepared_run import PreparedRun
+from fedtaco.experiment import RunOptions, build_spec
+from fedtaco.experiment.prepared_run import PreparedSimulation
 from fedtaco.methods import METHODS, AveragedMemory, Expulsion, FedDyn, ServerState, Taco
-from fedtaco.testing import make_simulator
+from fedtaco.testing import make_federation
 from fedtaco.testing.small_federation import constants, skewed_clients
 from fedtaco.trust import NormDetector
 
@@ -38,12 +38,12 @@ def test_feddyn_keeps_the_mean_of_the_client_models_and_moves_the_starting_point
 @pytest.mark.parametrize("behaviour", ["zero", "replay:late", "gaussian"])
 @pytest.mark.parametrize("method", WITH_MEANS)
 def test_means_stay_those_of_the_remaining_clients(method, behaviour):
-    config = resolve_config(
+    config = build_spec(
         method=method, rounds=9, local_steps=4, clients=8, freeloaders=3, behaviour=behaviour, detector="guard"
     )
-    simulator = PreparedRun.prepare(config, RunOptions()).simulator
-    state = list(simulator.rounds(simulator.initial_state()))[-1].state
-    remaining = [client for client in range(8) if not state.detector_memory["expelled"][client]]
+    federation = PreparedSimulation.prepare(config, RunOptions()).federation
+    state = list(federation.rounds(federation.initial))[-1].state
+    remaining = [client for client in range(8) if not state.expelled[client]]
     assert len(remaining) == 5
     for name in METHODS[method].averaged:
         mean = torch.stack([state.memories[client][name] for client in remaining]).mean(0)
@@ -56,8 +56,8 @@ def test_means_contain_clipped_uploads_as_the_server_uses_them(method):
     clients = skewed_clients()
     clients[2] = TensorSamples(100 * clients[2].x, clients[2].y)
     detector = NormDetector(max_norm=2.0, long_uploads="clip")
-    simulator = make_simulator(METHODS[method](), clients=clients, steps=[1, 2, 3, 4, 5], detector=detector)
-    finished = list(simulator.rounds(simulator.initial_state()))
+    federation = make_federation(METHODS[method](), clients=clients, steps=[1, 2, 3, 4, 5], detector=detector)
+    finished = list(federation.rounds(federation.initial))
     assert all(2 in {decision.client for decision in one.record.decisions} for one in finished)
     state = finished[-1].state
     for name in METHODS[method].averaged:

@@ -15,7 +15,7 @@ from fedtaco import InvalidInput
 from fedtaco.engines import SerialEngine
 from fedtaco.local_optimizer import Sgd
 from fedtaco.methods import FedAvg, FedExP, FedNova, Ruan, Scaffold, Taco
-from fedtaco.testing import final_state, make_simulator
+from fedtaco.testing import final_state, make_federation
 from fedtaco.testing.small_federation import run_rounds, skewed_clients
 
 ROUNDS = 3
@@ -147,11 +147,11 @@ def test_ruan_is_fedavg_if_all_clients_are_present_and_complete(scheme, weightin
 
 @pytest.mark.parametrize(("scheme", "factor"), [("complete", 1.0), ("fixed", 0.4), ("scaled", 0.4)])
 def test_absent_clients_shorten_the_step_unless_their_weight_goes_to_the_complete_ones(scheme, factor):
-    simulators = [make_simulator(method, participation=0.4) for method in (Ruan(scheme=scheme), FedAvg())]
+    federations = [make_federation(method, participation=0.4) for method in (Ruan(scheme=scheme), FedAvg())]
     moves = []
-    for simulator in simulators:
-        start = simulator.initial_state()
-        (first,) = run_rounds(simulator, start, 1)
+    for federation in federations:
+        start = federation.initial
+        (first,) = run_rounds(federation, start, 1)
         moves.append(first.state.server.weights - start.server.weights)
     torch.testing.assert_close(moves[0], factor * moves[1], rtol=1e-12, atol=1e-12)
 
@@ -181,9 +181,9 @@ def test_weights_by_samples_are_those_among_all_clients():
 
     clients = [type(own)(own.x[:size], own.y[:size]) for own, size in zip(skewed_clients(), sizes, strict=True)]
     options = {"clients": clients, "weighting": "samples", "participation": 0.4, "engine": RecordingEngine}
-    simulator = make_simulator(Ruan(scheme="fixed"), **options)
-    start = simulator.initial_state()
-    (first,) = run_rounds(simulator, start, 1)
+    federation = make_federation(Ruan(scheme="fixed"), **options)
+    start = federation.initial
+    (first,) = run_rounds(federation, start, 1)
     cohort, updates = uploads[0]
     q = torch.tensor([sizes[i] / sum(sizes) for i in cohort], dtype=torch.float64)
     assert len(cohort) == 2

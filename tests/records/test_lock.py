@@ -12,7 +12,7 @@ from run_helpers import CallAfterRounds, Interrupted
 
 import fedtaco
 from fedtaco import InvalidInput
-from fedtaco.experiment import Callback, RunOptions, resolve_config
+from fedtaco.experiment import Callback, RunOptions, build_spec
 from fedtaco.experiment.concurrent import run_all
 from fedtaco.records.lock import FolderLock, _acquire, locked
 
@@ -29,10 +29,10 @@ def run_command(out, *options):
 CONCURRENT_RUNS = f"""
 import sys
 from pathlib import Path
-from fedtaco.experiment import Callback, RunOptions, concurrent, resolve_config
+from fedtaco.experiment import Callback, RunOptions, concurrent, build_spec
 
 concurrent.cores = lambda: 2  # also on a machine with one
-runs = [(resolve_config(method="taco", seed=seed, **{ENDLESS}), Path(sys.argv[1]) / str(seed)) for seed in (0, 1)]
+runs = [(build_spec(method="taco", seed=seed, **{ENDLESS}), Path(sys.argv[1]) / str(seed)) for seed in (0, 1)]
 concurrent.run_all(runs, RunOptions(), Callback())
 """
 
@@ -101,7 +101,7 @@ def test_lock_of_a_killed_process_is_released(start_process, tmp_path):
 
 def test_each_of_several_concurrent_runs_locks_its_folder(start_process, tmp_path):
     start_process([sys.executable, "-c", CONCURRENT_RUNS, str(tmp_path)], tmp_path / "0", tmp_path / "1")
-    runs = [(resolve_config(method="taco", seed=seed, **ENDLESS), tmp_path / str(seed)) for seed in (0, 1)]
+    runs = [(build_spec(method="taco", seed=seed, **ENDLESS), tmp_path / str(seed)) for seed in (0, 1)]
     with pytest.raises(InvalidInput, match=BUSY):
         run_all(runs, RunOptions(resume=True), InterruptingCallback())
     with pytest.raises(InvalidInput, match=BUSY):

@@ -34,7 +34,7 @@ def test_recorded_keys_are_the_declared_names(tmp_path):
 @pytest.fixture
 def with_squared_norm(monkeypatch):
     """Declare one more quantity, in every module that has imported the declarations."""
-    squared = Quantity("squared", "n²", "squared norm", lambda uploads: uploads.geometry.norms**2, unused=-1.0)
+    squared = Quantity("squared", "n²", "squared norm", lambda outcome: outcome.uploads.geometry.norms**2, unused=-1.0)
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("fedtaco") and vars(module).get("QUANTITIES") is QUANTITIES:
             monkeypatch.setattr(module, "QUANTITIES", (*QUANTITIES, squared))

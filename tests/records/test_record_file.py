@@ -54,7 +54,7 @@ def test_reading_does_not_disturb_writing(records):
         lambda content: content.replace(b"0.1", b"0.7"),
         lambda content: content.replace(b"0.1", b"NaN"),
         lambda content: content.replace(b"0.1", b"0.11"),
-        lambda content: content.replace(b'"schema": 5', b'"schema": 2'),
+        lambda content: content.replace(b'"schema": 6', b'"schema": 2'),
         lambda content: content.replace(b"\n", b" "),
         lambda content: b"\xff" + content[1:],
         lambda content: b"[]\n" + content,

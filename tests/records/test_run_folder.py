@@ -51,7 +51,7 @@ def test_run_folder_contains_everything_about_the_run(tmp_path):
     assert set(summary["alpha"]) == {"A", "B", "C"}
     rows = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     assert [row["round"] for row in rows] == [1, 2, 3]
-    assert all(row["schema"] == 5 and 0 <= row["accuracy"] <= 1 for row in rows)
+    assert all(row["schema"] == 6 and 0 <= row["accuracy"] <= 1 for row in rows)
     clients = [json.loads(line) for line in (out / "clients.jsonl").read_text().splitlines()]
     expected = {"round", "client", "alpha", "cosine", "norm", "weight", "seconds", "strikes", "expelled"}
     assert len(clients) == 60
@@ -98,8 +98,8 @@ def test_folder_of_another_version_is_refused(tmp_path):
     out = tmp_path / "run"
     fedtaco.run("fedavg", out=out, **QUICK)
     config = out / "config.toml"
-    config.write_text(config.read_text().replace("schema = 5", "schema = 2"))
-    with pytest.raises(InvalidInput, match=r"written by another version of fedtaco \(schema 2, not 5\)"):
+    config.write_text(config.read_text().replace("schema = 6", "schema = 2"))
+    with pytest.raises(InvalidInput, match=r"written by another version of fedtaco \(schema 2, not 6\)"):
         fedtaco.load(out)
     with pytest.raises(InvalidInput, match="written by another version"):
         fedtaco.run("fedavg", out=out, resume=True, **QUICK)

@@ -156,7 +156,7 @@ def test_bad_requests_give_a_one_line_error(fedtaco, tmp_path, monkeypatch):
     [
         ("config.toml", "method = ", "config.toml is damaged"),
         ("config.toml", 'schema = 2\nmethod = "taco"\n', "config.toml was written by another version"),
-        ("config.toml", 'schema = 5\nmethod = "taco"\n', "config.toml is damaged: it has changed"),
+        ("config.toml", 'schema = 6\nmethod = "taco"\n', "config.toml is damaged: it has changed"),
         ("rounds.jsonl", "{\n", "rounds.jsonl is damaged"),
         ("rounds.jsonl", '{"round": 1}\n', "rounds.jsonl is damaged"),
         ("rounds.jsonl", '{"round": 1, "dropped": 3}\n', "rounds.jsonl is damaged"),

@@ -166,4 +166,4 @@ def test_the_page_says_which_versions_made_the_runs(tmp_path):
         "versions": [{"from_round": 1, "python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.6"}],
     }
     text = text_of(page_of([write_run(tmp_path / "a", ran_by=ran_by)]))
-    assert "software version fedtaco 0.1.0 schema 5 python 3.11.7 torch 2.13.0 numpy 2.4.6" in text
+    assert "software version fedtaco 0.1.0 schema 6 python 3.11.7 torch 2.13.0 numpy 2.4.6" in text

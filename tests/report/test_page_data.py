@@ -211,7 +211,7 @@ def test_versions_of_all_runs_are_listed(tmp_path):
     write_run(tmp_path / "b", seed=1)
     assert build_page_data(find_runs(tmp_path))["versions"] == {
         "fedtaco": "0.1.0",
-        "schema": "5",
+        "schema": "6",
         "python": "3.11.7, not recorded",
         "torch": "2.13.0, 2.4.0, not recorded",
         "numpy": "not recorded",

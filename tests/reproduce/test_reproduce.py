@@ -66,7 +66,7 @@ def test_presets_are_complete_and_use_the_papers_settings(name):
     assert plan.reductions == []
     numbers = paper_numbers()["settings"]
     for cell in plan.cells:
-        for config in cell.configs:
+        for config in (spec.settings for spec in cell.specs):
             dataset = config["dataset"].partition(":")[0]
             assert dataset in SOURCES
             assert (config["batch_size"], config["weighting"]) == (64, "uniform")
@@ -75,7 +75,7 @@ def test_presets_are_complete_and_use_the_papers_settings(name):
             assert config["clients"] == (100 if name == "table-scalability" else 20)
             if preset.paper and (cell.variant.name, name) != ("taco", "table-update-time"):
                 assert preset.paper_value(cell.variant.name, cell.panel.name) is not None
-        assert [config["seed"] for config in cell.configs] == [0, 1, 2]
+        assert [spec.settings["seed"] for spec in cell.specs] == [0, 1, 2]
 
 
 def test_the_papers_numbers_are_found():
@@ -161,7 +161,7 @@ def test_every_view_is_run_and_written(view, tmp_path):
     result = run_plan(plan_reproduction(preset, Scale("smoke", seeds=2)), tmp_path, RunOptions(), Callback())
     table = build_table(result)
     assert [row[0] for row in table.rows] == ["fedavg", "stem"]
-    assert table.headers == ["method", "adult", "even"]
+    assert table.header == ["method", "adult", "even"]
     timed = view in ("curves", "time-to-accuracy", "update-time", "round-time")
     assert all(bool(cell.round_seconds) == timed for cell in result.cells)
     paths = export(result, tmp_path)
@@ -184,7 +184,7 @@ def test_every_view_is_run_and_written(view, tmp_path):
 def test_seconds_of_whole_runs_can_be_measured(view, tmp_path):
     preset = read_preset("digits", DIGITS.format(view=view))
     plan = plan_reproduction(preset, Scale("smoke"), measured=True)
-    assert {config["engine"] for config, _ in plan.runs} == {"serial"}
+    assert {spec.settings["engine"] for spec, _ in plan.runs} == {"serial"}
     result = run_plan(plan, tmp_path, RunOptions(), Callback())
     for cell in result.cells:
         (run,) = cell.summaries

@@ -9,7 +9,7 @@ import pytest
 from run_helpers import Interrupted, assert_same_result, interrupt_after
 
 import fedtaco
-from fedtaco import InvalidInput, simulator
+from fedtaco import InvalidInput, federation
 from fedtaco.diagnostics import Diagnoser
 from fedtaco.records import RunFolder
 
@@ -95,7 +95,7 @@ def test_time_of_diagnosing_is_not_part_of_a_round(monkeypatch):
         return diagnose(*arguments)
 
     monkeypatch.setattr(Diagnoser, "diagnose", diagnose_for_long)
-    monkeypatch.setattr(simulator, "perf_counter", lambda: perf_counter() + clock[0])
+    monkeypatch.setattr(federation, "perf_counter", lambda: perf_counter() + clock[0])
     result = fedtaco.run("fedavg", diagnose=True, **QUICK)
     assert clock[0] == 3000
     assert max(record.wall_seconds for record in result.history) < 500

@@ -144,7 +144,7 @@ def test_evaluations_every_few_rounds_continue_as_planned(tmp_path):
 
 def test_run_of_another_version_is_refused_with_the_difference(tmp_path, monkeypatch):
     fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", **SETTINGS)
-    monkeypatch.setattr("fedtaco.experiment.config.__version__", "9.0")
+    monkeypatch.setattr("fedtaco.settings.run_spec.__version__", "9.0")
     with pytest.raises(InvalidInput, match=r"fedtaco is '0\.1\.0' there and '9\.0' here"):
         fedtaco.run("fedavg", out=tmp_path / "run", engine="serial", resume=True, **SETTINGS)
 

@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from types import NoneType
 from typing import Annotated, get_args
 
@@ -19,13 +20,21 @@ from torch import nn
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.cli.main import app
-from fedtaco.experiment import resolve_config
+from fedtaco.experiment import build_spec
 from fedtaco.flower import FedStrategy
-from fedtaco.flower.settings import StrategySettings
+from fedtaco.flower.strategy import StrategySettings
 from fedtaco.records import RunFolder
 from fedtaco.runs.options import RunOptions
-from fedtaco.runs.setting_checks import check_settings
-from fedtaco.runs.settings import SWEEP_VALIDATION, ExperimentConfig, RunSettings, TrainSettings, declared, setting
+from fedtaco.settings.checks import check_settings
+from fedtaco.settings.declarations import (
+    SWEEP_VALIDATION,
+    ExperimentConfig,
+    RunSettings,
+    SharedSettings,
+    TrainSettings,
+    declared,
+    setting,
+)
 
 COMMANDS = ("run", "compare", "sweep")
 
@@ -64,7 +73,7 @@ def test_run_options_have_their_declared_defaults():
 
 
 def test_defaults_by_dataset_are_filled_in():
-    config = resolve_config()
+    config = build_spec().config
     assert set(config) == set(declared(ExperimentConfig))
     by_dataset = [name for name, (_, declaration) in declared(ExperimentConfig).items() if declaration.by_dataset]
     assert by_dataset
@@ -96,7 +105,6 @@ def test_defaults_by_dataset_are_filled_in():
         ({"clip_norm": 0}, "clip_norm is 0; it must be a number above 0 and at most 1e+30."),
         ({"weight_decay": -0.1}, "weight_decay is -0.1; it must be a number at least 0"),
         ({"local_epochs": 0.5}, "local_epochs is 0.5; it must be a whole number at least 1"),
-        ({"lr_schedule": "linear"}, "lr_schedule is 'linear'; it must be constant, cosine, step:10,0.5 (every 10"),
         ({"batch_size": 2**63 - 1}, "batch_size is 9223372036854775807; it must be a whole number at least 1 and"),
         ({"voices": 10**20}, "voices is 100000000000000000000; it must be a whole number at least 1 and at most 1,"),
         ({"seed": 2**63}, "seed is 9223372036854775808; it must be a whole number at least 0 and at most 9,223,"),
@@ -120,13 +128,15 @@ def test_invalid_settings_are_explained(given, message):
         ({"nesterov": True}, "nesterov has no effect without momentum; set momentum, such as 0.9."),
         ({"optimizer": "adam", "nesterov": True}, "nesterov has no effect without momentum"),
         ({"optimizer": "adamw"}, "Without weight_decay, adamw is adam; set weight_decay, such as 0.01, or use adam."),
+        ({"lr_schedule": "linear"}, "lr_schedule is 'linear'; it must be constant, cosine, step:10,0.5 (every 10"),
+        ({"local_work": "half"}, "local_work is 'half'; it must be full, uniform:0.3,1.0"),
     ],
     ids=str,
 )
 def test_settings_without_effect_are_refused(given, message):
-    for kind in (RunSettings, StrategySettings):
+    for build in (build_spec, partial(FedStrategy, "fedavg", nn.Linear(2, 2), local_steps=1)):
         with pytest.raises(InvalidInput) as error:
-            check_settings(kind, given)
+            build(**given)
         assert str(error.value).startswith(message)
 
 
@@ -137,9 +147,9 @@ def test_a_flag_is_a_boolean():
 
 def test_samples_of_a_client_in_a_round_are_limited():
     largest = {"local_steps": 50, "batch_size": 1_000_000}
-    assert check_settings(RunSettings, largest)["local_steps"] == 50
+    assert build_spec(**largest).settings["local_steps"] == 50
     with pytest.raises(InvalidInput, match="local_steps times batch_size is 51,000,000; a client may train on at most"):
-        check_settings(RunSettings, {**largest, "local_steps": 51})
+        build_spec(**{**largest, "local_steps": 51})
 
 
 def test_parameters_must_be_a_mapping():
@@ -186,14 +196,15 @@ def test_several_gradients_per_step_are_refused_with_adam():
     with pytest.raises(InvalidInput, match=message):
         fedtaco.train(nn.Linear(5, 3), make_clients(2), method="stem", rounds=1, local_steps=1, optimizer="adam")
     with pytest.raises(InvalidInput, match=message):
-        resolve_config(method="stem", optimizer="adam")
+        build_spec(method="stem", optimizer="adam")
     with pytest.raises(InvalidInput, match=message):
         FedStrategy("stem", nn.Linear(2, 2), local_steps=1, optimizer="adam")
 
 
 def test_strategy_accepts_every_setting():
     strategy = FedStrategy("fedavg", nn.Linear(2, 2), local_steps=1, **defaults_of(StrategySettings))
-    assert strategy.settings == check_settings(StrategySettings, {})
+    defaults = check_settings(SharedSettings, {})
+    assert {name: strategy.spec.settings[name] for name in defaults} == defaults
     with pytest.raises(InvalidInput, match="There is no setting 'min_train_node'; did you mean 'min_train_nodes'"):
         FedStrategy("fedavg", nn.Linear(2, 2), local_steps=1, min_train_node=3)
 
@@ -216,7 +227,7 @@ def test_command_line_has_every_setting_and_option(command):
 
 NEW_SETTING = """
 from typing import Annotated
-from fedtaco.runs import settings
+from fedtaco.settings import declarations as settings
 
 for kind in (settings.RunSettings, settings.ExperimentConfig):
     kind.__annotations__["tempo"] = Annotated[float, settings.setting(0.5, "Beats per step.", low=0, high=1)]

@@ -30,6 +30,7 @@ class GuardRounds:
         self.guard = guard or Guard()
         self.constants = Constants(clients=clients, rounds=50, local_steps=1, local_lr=0.1)
         self.memory = self.guard.initial_memory(torch.zeros(D), self.constants)
+        self.expelled = torch.zeros(clients, dtype=torch.bool)
         self.round = 0
 
     def make_input(self, start, matrix, clients=None, vectors=None):
@@ -42,13 +43,21 @@ class GuardRounds:
             shares=torch.full((count,), 1 / count),
         )
         broadcast = Broadcast(start, vectors=vectors or {})
-        return DetectorInput(broadcast, uploads.clients, uploads, self.round, partial_participation=clients is not None)
+        return DetectorInput(
+            broadcast,
+            uploads.clients,
+            uploads,
+            self.round,
+            partial_participation=clients is not None,
+            expelled=self.expelled.clone(),
+        )
 
     def judge(self, start, matrix, clients=None, vectors=None):
         """Return the verdict on the next round, in which clients start from ``start``."""
         self.round += 1
         verdict = self.guard.judge(self.memory, self.make_input(start, matrix, clients, vectors))
         self.memory = verdict.memory
+        self.expelled[list(verdict.expelled)] = True
         return verdict
 
 

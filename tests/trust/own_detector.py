@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from fedtaco import parameter
 from fedtaco.records import Decision
 from fedtaco.trust import Detector, Verdict
@@ -28,10 +30,10 @@ class DropsZeros(Detector):
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
         strikes[clients] += dropped
         seen[clients] += 1
-        expelled = memory["expelled"] | (strikes >= self.max_strikes)
+        expelled = torch.nonzero(strikes >= self.max_strikes).flatten().tolist()
         decisions = [
-            Decision(client, "expelled" if expelled[client] else "dropped", "zero", 0.0, 0.0, "the upload is zero")
+            Decision(client, "expelled" if client in expelled else "dropped", "zero", 0.0, 0.0, "the upload is zero")
             for client in clients[dropped].tolist()
         ]
-        new_memory = {**memory, "strikes": strikes, "seen": seen, "expelled": expelled}
-        return Verdict(new_memory, dropped, decisions, [{"zero": float(is_zero)} for is_zero in dropped])
+        scores = [{"zero": float(is_zero)} for is_zero in dropped]
+        return Verdict({**memory, "strikes": strikes, "seen": seen}, dropped, decisions, scores, expelled)

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedtaco.trust import AdversarialClients, choose_clients, parse_behaviour
 

@@ -44,7 +44,7 @@ class ForgetsSeen(DropsZeros):
 
     def judge(self, memory, given):
         verdict = super().judge({"seen": memory["strikes"], **memory}, given)
-        return dataclasses.replace(verdict, memory={name: verdict.memory[name] for name in ("strikes", "expelled")})
+        return dataclasses.replace(verdict, memory={"strikes": verdict.memory["strikes"]})
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class NeverHadSeen(DropsZeros):
 
     def initial_memory(self, weights, constants):
         memory = super().initial_memory(weights, constants)
-        return {name: memory[name] for name in ("strikes", "expelled")}
+        return {"strikes": memory["strikes"]}
 
 
 @dataclass(frozen=True)

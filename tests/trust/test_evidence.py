@@ -72,7 +72,7 @@ def test_copy_after_a_broken_upload_is_found():
     rounds.judge(starts[0], trained(8, 0))
     rounds.round += 1
     given = rounds.make_input(starts[1], trained(7, 20))
-    asked = DetectorInput(given.broadcast, torch.arange(8), given.uploads, rounds.round, partial_participation=False)
+    asked = replace(given, cohort=torch.arange(8))
     rounds.memory = rounds.guard.judge(rounds.memory, asked).memory
     matrix = trained(8, 40)
     matrix[7] = starts[1] - starts[2]

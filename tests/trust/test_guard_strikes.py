@@ -17,7 +17,7 @@ def test_client_is_expelled_at_the_third_strike_in_any_rounds():
             matrix[6] = 0
         actions = {one.client: one.action for one in rounds.judge(noise(D, seed=number), matrix).decisions}
         assert actions == ({} if not freeloads else {6: "expelled" if number == 5 else "dropped"})
-    assert torch.nonzero(rounds.memory["expelled"]).flatten().tolist() == [6]
+    assert torch.nonzero(rounds.expelled).flatten().tolist() == [6]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_fewer_than_half_of_the_clients_are_expelled(clients, freeloaders, expel
     matrix = trained(clients, 0)
     matrix[:freeloaders] = 0
     verdict = rounds.judge(torch.zeros(D), matrix)
-    assert int(rounds.memory["expelled"].sum()) == expelled
+    assert int(rounds.expelled.sum()) == expelled
     assert verdict.dropped[:freeloaders].all()
 
 

@@ -29,50 +29,54 @@ def initial_memory():
 
 
 def judge(detector, memory, matrix, *, partial=False):
-    """Return the detector's memory after a round."""
-    broadcast, cohort = Broadcast(torch.zeros(matrix.shape[1])), torch.arange(len(matrix))
-    given = DetectorInput(broadcast, cohort, make_uploads(matrix), round=1, partial_participation=partial)
-    return detector.judge(memory, given).memory
+    """Return the verdict of a detector on a round."""
+    given = DetectorInput(
+        broadcast=Broadcast(torch.zeros(matrix.shape[1])),
+        cohort=torch.arange(len(matrix)),
+        uploads=make_uploads(matrix),
+        round=1,
+        partial_participation=partial,
+        expelled=torch.zeros(5, dtype=torch.bool),
+    )
+    return detector.judge(memory, given)
 
 
 def test_client_is_expelled_at_lambda_strikes():
     detector, memory = PaperDetector(), initial_memory()
-    memory = judge(detector, memory, EQUAL)
-    assert memory["strikes"].tolist() == [1] * 5
-    assert not memory["expelled"].any()
-    memory = judge(detector, memory, EQUAL)
-    assert memory["expelled"].all()
+    verdict = judge(detector, memory, EQUAL)
+    assert verdict.memory["strikes"].tolist() == [1] * 5
+    assert verdict.expelled == []
+    assert judge(detector, verdict.memory, EQUAL).expelled == [0, 1, 2, 3, 4]
 
 
 def test_strike_requires_alpha_of_kappa():
     uploads = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    memory = judge(PaperDetector(kappa=0.7), initial_memory(), uploads)
+    memory = judge(PaperDetector(kappa=0.7), initial_memory(), uploads).memory
     assert memory["strikes"].tolist() == [1, 1, 1, 1, 0]
 
 
 def test_kappa_is_inclusive():
     alpha = float(make_uploads(EQUAL).geometry.alpha[0])
-    assert judge(PaperDetector(kappa=alpha), initial_memory(), EQUAL)["strikes"].sum() == 5
+    assert judge(PaperDetector(kappa=alpha), initial_memory(), EQUAL).memory["strikes"].sum() == 5
 
 
 def test_partial_participation_requires_three_strikes():
     detector, memory = PaperDetector(), initial_memory()
     for _ in range(2):
-        memory = judge(detector, memory, EQUAL, partial=True)
-    assert not memory["expelled"].any()
-    memory = judge(detector, memory, EQUAL, partial=True)
-    assert memory["expelled"].all()
+        verdict = judge(detector, memory, EQUAL, partial=True)
+        memory = verdict.memory
+    assert verdict.expelled == []
+    assert judge(detector, memory, EQUAL, partial=True).expelled == [0, 1, 2, 3, 4]
 
 
 def test_partial_participation_counts_strikes_per_round_taken_part_in():
     """Three strikes suffice in three rounds but not in twenty, since λ is a fifth of the rounds."""
     memory = {**initial_memory(), "strikes": torch.tensor([2] * 5), "seen": torch.tensor([2, 2, 2, 19, 19])}
-    after = judge(PaperDetector(), memory, EQUAL, partial=True)
-    assert after["expelled"].tolist() == [True, True, True, False, False]
+    assert judge(PaperDetector(), memory, EQUAL, partial=True).expelled == [0, 1, 2]
 
 
 def test_single_upload_gets_no_strike():
-    memory = judge(PaperDetector(max_strikes=1), initial_memory(), EQUAL[:1])
+    memory = judge(PaperDetector(max_strikes=1), initial_memory(), EQUAL[:1]).memory
     assert memory["strikes"].sum() == 0
     assert memory["seen"].tolist() == [1, 0, 0, 0, 0]
     fedtaco.run("taco", clients=1, partition="iid", rounds=10, local_steps=1, detector="paper")

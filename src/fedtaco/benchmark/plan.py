@@ -8,13 +8,12 @@ from typing import Any
 from fedtaco.benchmark.presets import PER_STEP, Preset, Task, TunedMethodPlan
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.comparison import plan_comparison
-from fedtaco.experiment.config import resolve_config
 from fedtaco.experiment.config_file import NAMES_CODE
+from fedtaco.experiment.specs import build_spec
 from fedtaco.experiment.sweep import Trial, TunedMethod, folder_of_trial, plan_sweep
 from fedtaco.methods import METHODS
-from fedtaco.runs.constants import make_optimizer
-from fedtaco.runs.settings import SWEEP_VALIDATION, ExperimentConfig
-from fedtaco.server import cohort_size
+from fedtaco.settings.declarations import SWEEP_VALIDATION
+from fedtaco.settings.run_spec import RunSpec
 
 LOCAL_CONTROL, SERVER_CONTROL = "fedavg (local rate × 1/(1−β))", "fedavg (server rate × 1/(1−β))"
 """Names of the controls for the effective rate."""
@@ -35,8 +34,8 @@ class Choice:
     score: float = 0.0
     """Accuracy on held-out samples at these settings; 0 for a control, which is not tuned."""
 
-    def configs(self, task: Task) -> list[ExperimentConfig]:
-        """Return the configuration of each seed of the evaluation, in which nothing is held out.
+    def specs(self, task: Task) -> list[RunSpec]:
+        """Return the run of each seed of the evaluation, in which nothing is held out.
 
         There are none for a method whose runs all diverged when it was tuned.
         """
@@ -69,25 +68,25 @@ def refuse_code(preset: Preset, named: Sequence[str]) -> None:
                 raise InvalidInput(f"The task {task.name} has {name} '{value}', which is code; name one of fedtaco's.")
 
 
-def task_config(task: Task) -> ExperimentConfig:
-    """Return the settings of a task, with defaults, as FedAvg has them."""
-    return resolve_config(method="fedavg", **task.settings)
+def task_spec(task: Task) -> RunSpec:
+    """Return a run of FedAvg on a task, with the settings of the task and defaults."""
+    return build_spec(method="fedavg", **task.settings)
 
 
 def plan_tuning(preset: Preset, task: Task) -> list[Trial]:
     """Return the trials of all methods on a task, in which a tenth of each client's samples is held out.
 
-    Each trial has a configuration for every tuning seed; only those of :func:`choose_finalists` are run with all.
+    Each trial has a run for every tuning seed; only those of :func:`choose_finalists` are run with all.
 
     Raises
     ------
     InvalidInput
         If a setting of the task, or a parameter in a grid, is not valid, or a grid contains a value twice.
     """
-    config, settings = task_config(task), {**task.settings, "validation": SWEEP_VALIDATION}
+    spec, settings = task_spec(task), {**task.settings, "validation": SWEEP_VALIDATION}
     planned = []
     for one in preset.methods:
-        trials = plan_sweep([one.method], _grid(one, config), preset.tuning_seeds, **settings)
+        trials = plan_sweep([one.method], _grid(one, spec.settings), preset.tuning_seeds, **settings)
         if len(trials) < preset.budget:
             raise InvalidInput(
                 f"The grid of {one.method} has equal values on the task {task.name}; remove one of them."
@@ -96,7 +95,7 @@ def plan_tuning(preset: Preset, task: Task) -> list[Trial]:
     return planned
 
 
-def _grid(one: TunedMethodPlan, config: ExperimentConfig) -> dict[str, list[float | str]]:
+def _grid(one: TunedMethodPlan, config: Mapping[str, Any]) -> dict[str, list[float | str]]:
     rates: list[float | str] = [_round(rate * config["local_lr"]) for rate in one.rates]
     steps = config["local_steps"]
     return {"local_lr": rates, **{name: [_value(given, steps) for given in own] for name, own in one.grid.items()}}
@@ -174,8 +173,8 @@ def plan_controls(preset: Preset, task: Task, tuned: Sequence[Choice]) -> list[C
         return []
     best = max(with_momentum, key=lambda one: one.score)
     rate, beta = float(best.settings["local_lr"]), float(best.settings[preset.momentum[best.method]])
-    config = task_config(task)
-    steps = make_optimizer(config).effective_steps(config["local_steps"])
+    spec = task_spec(task)
+    steps = spec.optimizer.effective_steps(spec.settings["local_steps"])
     note = f"The controls use η = {rate:g} and β = {beta:g} of {best.name}."
     return [
         Choice(LOCAL_CONTROL, "fedavg", {"local_lr": _round(rate / (1 - beta))}, [note]),
@@ -197,23 +196,22 @@ class Work:
 def estimate_work(preset: Preset, task: Task) -> Work:
     """Return how many runs a task needs, and how many gradients: local steps times clients times rounds."""
     trials = plan_tuning(preset, task)
-    configs = [(trial.method, trial.configs[0]) for trial in trials]
-    configs += [
-        (trial.method, config)
+    specs = [trial.specs[0] for trial in trials]
+    specs += [
+        spec
         for number, trial in enumerate(trials)
         if number % preset.budget < task.finalists  # which settings are the best is unknown, only how many
-        for config in trial.configs[1:]
+        for spec in trial.specs[1:]
     ]
-    config = task_config(task)
-    evaluated = [one.method for one in preset.methods]
-    if not preset.momentum.keys().isdisjoint(evaluated):
-        evaluated += len(CONTROL_FOLDERS) * ["fedavg"]
-    configs_evaluated = [(method, config) for method in evaluated for _ in task.seeds]
-    steps = sum(_client_steps(method, config) for method, config in configs + configs_evaluated)
-    return Work(task.name, len(configs), len(configs_evaluated), steps)
+    evaluated = [trial.specs[0] for trial in trials[:: preset.budget]]
+    if not preset.momentum.keys().isdisjoint(one.method for one in preset.methods):
+        evaluated += len(CONTROL_FOLDERS) * [task_spec(task)]
+    evaluated *= len(task.seeds)
+    steps = sum(map(_client_steps, specs + evaluated))
+    return Work(task.name, len(specs), len(evaluated), steps)
 
 
-def _client_steps(method: str, config: Mapping[str, Any]) -> int:
-    cohort = cohort_size(config["participation"], config["clients"])
-    gradients: int = METHODS.find(method).cost.gradients
-    return gradients * int(config["rounds"]) * int(config["local_steps"]) * cohort
+def _client_steps(spec: RunSpec) -> int:
+    settings = spec.settings
+    gradients = spec.method.cost.gradients
+    return gradients * int(settings["rounds"]) * int(settings["local_steps"]) * spec.cohort_size(settings["clients"])

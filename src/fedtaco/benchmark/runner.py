@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fedtaco.benchmark.plan import Choice, choose_finalists, choose_settings, plan_controls, plan_tuning, task_config
+from fedtaco.benchmark.plan import Choice, choose_finalists, choose_settings, plan_controls, plan_tuning, task_spec
 from fedtaco.benchmark.presets import Preset, Task
 from fedtaco.benchmark.record import (
     DIGITS,
@@ -78,7 +78,7 @@ def run_benchmark(
     for task in preset.tasks:
         # both raise InvalidInput for any task before the first is run
         plan_tuning(preset, task)
-        load_dataset(task_config(task)["dataset"], options.data_dir)
+        load_dataset(task_spec(task).settings["dataset"], options.data_dir)
     record = _empty_record(preset)
     if (out / RECORD).exists():
         if not (options.resume or options.overwrite):
@@ -188,10 +188,10 @@ def _run_task(
     choices += [one for one in controls if candidates.get(one.name) != one]
     still_valid = [entry for entry in kept if entry.tuning or entry.name in {one.name for one in controls}]
     runs = [
-        (config, folder / "evaluation" / one.folder(config["seed"])) for one in choices for config in one.configs(task)
+        (spec, folder / "evaluation" / one.folder(spec.settings["seed"])) for one in choices for spec in one.specs(task)
     ]
     on_stage(f"Evaluating on {task.name}", len(runs))
-    with following(callback, [config for config, _ in runs]):
+    with following(callback, [spec.config for spec, _ in runs]):
         summaries = iter(run_all(runs, options, callback))
     entries = [
         EntryRecord(
@@ -199,8 +199,8 @@ def _run_task(
             method=choice.method,
             settings=dict(choice.settings),
             notes=list(choice.notes),
-            tuning=[] if one is None else _tuning_records(one, task_config(task)["target"]),
-            evaluation=[_run_record(next(summaries)) for _ in choice.configs(task)],
+            tuning=[] if one is None else _tuning_records(one, task_spec(task).settings["target"]),
+            evaluation=[_run_record(next(summaries)) for _ in choice.specs(task)],
         )
         for choice, one in zip_longest(choices, tuned)
     ]
@@ -216,7 +216,7 @@ def _earlier_choice(entry: EntryRecord) -> Choice:
 
 
 def _task_record(task: Task, entries: list[EntryRecord]) -> TaskRecord:
-    config: Mapping[str, Any] = task_config(task)
+    config = task_spec(task).settings
     settings = {name: config[name] for name in ("dataset", "model", "partition", "clients", "participation", "rounds")}
     settings |= {name: config[name] for name in ("local_steps", "local_lr", "batch_size", *task.settings)}
     return TaskRecord(task.name, task.primary, config["target"], task.finalists, settings, entries)
@@ -229,17 +229,17 @@ def _tune(
     trials = plan_tuning(preset, task)
 
     def run(stage: str, chosen: Sequence[Trial]) -> list[list[dict[str, Any]]]:
-        configs = [config for trial in chosen for config in trial.configs]
-        on_stage(stage, len(configs))
-        with following(callback, configs):
+        specs = [spec for trial in chosen for spec in trial.specs]
+        on_stage(stage, len(specs))
+        with following(callback, [spec.config for spec in specs]):
             return run_trials(chosen, folder, options, callback)
 
-    summaries = run(f"Tuning on {task.name}", [replace(trial, configs=trial.configs[:1]) for trial in trials])
+    summaries = run(f"Tuning on {task.name}", [replace(trial, specs=trial.specs[:1]) for trial in trials])
     tuned = score_trials(trials, summaries, late_validation_accuracy)
     if len(preset.tuning_seeds) == 1:
         return tuned
     finalists = choose_finalists(trials, tuned, task.finalists)
-    others = run(f"Tuning further on {task.name}", [replace(trial, configs=trial.configs[1:]) for trial in finalists])
+    others = run(f"Tuning further on {task.name}", [replace(trial, specs=trial.specs[1:]) for trial in finalists])
     for trial, done in zip(finalists, others, strict=True):
         summaries[trials.index(trial)] += done
     return score_trials(trials, summaries, late_validation_accuracy)

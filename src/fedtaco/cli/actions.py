@@ -6,28 +6,26 @@ from typing import Any
 from fedtaco.cli.console import print_line, stderr
 from fedtaco.cli.options import CliOptions
 from fedtaco.errors import RunStopped
-from fedtaco.experiment.config import folder_name, resolve_config
 from fedtaco.experiment.config_file import read_config
-from fedtaco.experiment.own_task import OwnTask
 from fedtaco.experiment.results import Comparison, Sweep
 from fedtaco.experiment.several import compare, sweep
+from fedtaco.experiment.specs import build_spec, folder_name
 from fedtaco.experiment.sweep import ParameterGrid
 from fedtaco.experiment.training import run_alone
-from fedtaco.methods import METHODS
 from fedtaco.records import RunFolder
 from fedtaco.runs.progress import ProgressBar
+from fedtaco.settings.own_task import OwnTask
 
 
 def run_one(settings: dict[str, Any], config_file: Path | None, options: CliOptions) -> Comparison:
     """Run one experiment, whose settings override those in the file, and return it as a comparison of one."""
     if config_file is not None:
         settings = read_config(config_file, **settings)
-    own = OwnTask.from_settings(settings.get("dataset"), settings.get("model"))
-    config = resolve_config(own, **settings)
-    name = f"{config['dataset']}-{METHODS.find(config['method']).name}-seed{config['seed']}"
-    folder = options.out or Path("runs") / folder_name(name, config, own)
+    spec = build_spec(OwnTask.from_settings(settings.get("dataset"), settings.get("model")), **settings)
+    name = f"{spec.settings['dataset']}-{spec.method.name}-seed{spec.settings['seed']}"
+    folder = options.out or Path("runs") / folder_name(name, spec)
     try:
-        run_alone(config, folder, options.run, [ProgressBar(stderr)], options.track, own)
+        run_alone(spec, folder, options.run, [ProgressBar(stderr)], options.track)
     except RunStopped as stop:
         raise RunStopped(f"{stop} The records are in {folder}.") from stop
     return Comparison(folder, [{"folder": str(folder), **(RunFolder(folder).summary() or {})}])

@@ -14,7 +14,7 @@ from rich.text import Text
 from fedtaco.cli.console import print_line, stderr
 from fedtaco.cli.options import Overwrite
 from fedtaco.errors import InvalidInput
-from fedtaco.runs.settings import OUTPUT
+from fedtaco.settings.declarations import OUTPUT
 
 FILES = ("pyproject.toml", "README.md", "task.py", "client_app.py", "server_app.py", "nginx.conf", ".gitignore")
 MAX_NAME = 32

@@ -27,7 +27,7 @@ from fedtaco.cli.options import (
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped
 from fedtaco.parameters import split_names
 from fedtaco.processes import TERMINATED, interrupted_by_sigterm
-from fedtaco.runs.settings import EXPERIMENT, SWEEP_VALIDATION
+from fedtaco.settings.declarations import EXPERIMENT, SWEEP_VALIDATION
 from fedtaco.version import __version__
 
 app = typer.Typer(

@@ -12,8 +12,9 @@ import typer
 from click.core import ParameterSource
 
 from fedtaco.errors import InvalidInput
+from fedtaco.parameters import Configurable
 from fedtaco.runs.options import RunOptions
-from fedtaco.runs.settings import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, Setting, declared
+from fedtaco.settings.declarations import EXPERIMENT, OUTPUT, TRAINING, ExperimentConfig, Setting, declared
 
 
 def _option_type(name: str, hint: Any, setting: Setting) -> Any:
@@ -28,6 +29,8 @@ def _option_type(name: str, hint: Any, setting: Setting) -> Any:
         hint = Path | None
     elif Sequence[str] in get_args(hint):
         hint, metavar = str | None, "NAMES"
+    elif Configurable in get_args(hint):
+        hint = str
     elif setting.by_dataset:
         hint = hint | None
     return Annotated[hint, typer.Option(*flags, help=text, rich_help_panel=setting.panel, metavar=metavar)]

@@ -10,7 +10,7 @@ from fedtaco.cli.console import PlainConsole, print_line, stderr
 from fedtaco.cli.options import DataDir, Overwrite, Resume
 from fedtaco.errors import InvalidInput
 from fedtaco.parameters import split_names
-from fedtaco.runs.setting_checks import check_seeds
+from fedtaco.settings.checks import check_seeds
 
 SCALE_HELP = "full (the paper's settings), small (a fifth of the rounds and steps) or smoke (a quick test)."
 TIMING_HELP = (
@@ -72,10 +72,10 @@ def reproduce(
     for reduction in plan.reductions:
         print_line(f"Reduced settings, {reduction}.", stderr, style="yellow")
     bar = ProgressBar(stderr)
-    with following(bar, [config for config, _ in plan.runs]):
+    with following(bar, [spec.config for spec, _ in plan.runs]):
         result = run_plan(plan, folder, RunOptions(resume, overwrite, data_dir), bar)
     text = build_table(result)
-    table = Table(*text.headers)
+    table = Table(*text.header)
     for row in text.rows:
         table.add_row(*row)
     console.print(table)

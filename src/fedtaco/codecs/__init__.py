@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedtaco.codecs.base import NO_CODEC, Codec, NoCodec, Stream, check_compression
+from fedtaco.codecs.base import NO_CODEC, Codec, NoCodec, Stream
 from fedtaco.codecs.q4 import Q4
 from fedtaco.codecs.q8 import Q8
 from fedtaco.codecs.randk import RandK
@@ -17,13 +17,13 @@ CODECS: Registry[Codec] = Registry(Codec, [NoCodec, Q8, Q4, TopK, RandK, Sign])
 """Every registered codec by name."""
 
 
-def parse_codec(spec: str, allowed: Sequence[str] | None = None) -> Codec:
-    """Return the codec that a text describes.
+def parse_codec(spec: str | Codec | type[Codec], allowed: Sequence[str] | None = None) -> Codec:
+    """Return a codec from an instance, a class, or a text that describes it.
 
     Parameters
     ----------
     spec
-        The setting ``compress``: ``name`` or ``name:ratio``. The name of a user's own codec is
+        The setting ``compress``. As a text, ``name`` or ``name:ratio``, where the name of a user's own codec is
         ``package.module:Class``.
     allowed
         The own codecs that may be imported; any by default.
@@ -43,6 +43,8 @@ def parse_codec(spec: str, allowed: Sequence[str] | None = None) -> Codec:
     >>> parse_codec("topk:0.01")
     TopK(ratio=0.01)
     """
+    if not isinstance(spec, str):
+        return CODECS.instance(spec)
     name, options = CODECS.split_options(spec)
     if ":" in name and allowed is not None and name not in allowed:
         raise InvalidInput(f"compress is '{spec}', and the codec '{name}' is not one of fedtaco's and is not allowed.")
@@ -60,6 +62,20 @@ def parse_codec(spec: str, allowed: Sequence[str] | None = None) -> Codec:
     return codec(**parameters)
 
 
+def codec_text(codec: Codec) -> str:
+    """Return the text for which :func:`parse_codec` returns this codec, if its class can be imported.
+
+    Raises
+    ------
+    InvalidInput
+        If the codec has a parameter that the text cannot contain.
+    """
+    for name in domains(codec):
+        if name != "ratio":
+            raise InvalidInput(f"The codec {codec.name} has the parameter '{name}'; a codec may only have a ratio.")
+    return CODECS.spec(codec) + str(codec).removeprefix(codec.name)
+
+
 __all__ = [
     "CODECS",
     "NO_CODEC",
@@ -71,6 +87,6 @@ __all__ = [
     "Sign",
     "Stream",
     "TopK",
-    "check_compression",
+    "codec_text",
     "parse_codec",
 ]

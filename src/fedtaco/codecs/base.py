@@ -16,9 +16,8 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from fedtaco.errors import InvalidInput
-from fedtaco.methods import Method, NamedTensors
-from fedtaco.parameters import Configurable
+from fedtaco.methods import NamedTensors
+from fedtaco.parameters import Configurable, domains
 from fedtaco.randomness import generator
 
 
@@ -78,8 +77,9 @@ class Codec(Configurable):
         raise TypeError(f"{type(self).__name__} is a codec and must define decode()")
 
     def __str__(self) -> str:
-        """Return the text for which :func:`~fedtaco.codecs.parse_codec` returns this codec, if it is registered."""
-        return self.name
+        """Return the name, with the ratio if there is one, as in ``topk:0.1``."""
+        ratios = [str(getattr(self, name)) for name in domains(self) if name == "ratio"]
+        return ":".join([self.name, *ratios])
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,3 @@ class NoCodec(Codec):
 
 
 NO_CODEC = NoCodec()
-
-
-def check_compression(method: Method, codec: Codec) -> None:
-    """Raise InvalidInput if a method cannot use what a codec leaves of its uploads."""
-    estimates = method.estimates_from is not None
-    if codec.error_feedback and method.surveys:
-        reason = f"needs error feedback, but {method.name} also sends answers without training"
-    elif codec.error_feedback and method.needs_whole_uploads:
-        reason = f"sends a part of an upload and the rest later, but {method.name} needs each upload as a whole"
-    elif estimates and codec.is_sparse and not codec.error_feedback and codec.noise >= 1:
-        reason = f"adds noise that grows from round to round in the memory of {method.name}"
-    else:
-        return
-    raise InvalidInput(f"compress is '{codec}', which {reason}; use q8 or q4.")

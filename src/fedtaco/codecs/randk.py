@@ -43,6 +43,3 @@ class RandK(Codec):
         count = coordinates(self.ratio, length)
         chosen = np.argpartition(bits, count - 1)[:count] if count < length else np.arange(length)
         return torch.from_numpy(np.sort(chosen))
-
-    def __str__(self) -> str:
-        return f"{self.name}:{self.ratio}"

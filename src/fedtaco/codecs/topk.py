@@ -51,9 +51,6 @@ class TopK(Codec):
             return chosen.to(torch.int32)
         return pack_bits(torch.zeros(length, dtype=torch.bool).index_fill_(0, chosen, True))
 
-    def __str__(self) -> str:
-        return f"{self.name}:{self.ratio}"
-
 
 def coordinates(ratio: float, length: int) -> int:
     """Return the number of coordinates that are sent, at least one.

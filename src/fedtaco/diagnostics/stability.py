@@ -12,7 +12,6 @@ is visible (docs/stability.md):
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -125,15 +124,6 @@ def examine(method: Method, server: ServerState, uploads: Uploads) -> Stability 
         sides=spread / spread.abs().max(),
         clients=uploads.clients.tolist(),
     )
-
-
-def monitor(method: Method, server: ServerState, uploads: Uploads) -> dict[str, Any]:
-    """Examine a round; return the fields of its record, and store the clients' sides in ``uploads``."""
-    found = examine(method, server, uploads)
-    if found is None:
-        return {}
-    uploads.sides = found.sides
-    return {"gain": found.gain, "warning": found.warning}
 
 
 def _disputed_positions(updates: Tensor) -> Tensor | None:

@@ -28,7 +28,7 @@ class AdversarialEngine:
 
     def run(
         self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob], memories: Memories
-    ) -> tuple[CohortResults, Memories]:
+    ) -> CohortResults:
         """Run the clients of a cohort.
 
         Parameters
@@ -40,11 +40,11 @@ class AdversarialEngine:
 
         Returns
         -------
-        tuple
-            The results of all jobs, and what the adversaries remember after this round.
+        CohortResults
+            The results of all jobs, with what the adversaries of the cohort remember after this round.
         """
         if not self.adversaries.clients:
-            return self.engine.run(method, instructions, jobs), memories
+            return self.engine.run(method, instructions, jobs)
         adversaries, start, number = self.adversaries, instructions.broadcast.start, instructions.round
         freeloads = adversaries.behaviour.freeloads(number, self.runner.config.constants.rounds)
         freeloading = [job for job in jobs if freeloads and job.client in adversaries.clients]
@@ -62,11 +62,12 @@ class AdversarialEngine:
             memory = memories.get(job.client, {})
             forged = {"update": adversaries.forge(job.client, number, start, memory)} if is_training else {}
             results.put(job, ClientResult({**zeros, **forged}, job.memory, instructions.buffers, seconds=None))
-        if not is_training:
-            return results, memories
-        present = [job.client for job in jobs if job.client in adversaries.clients]
-        changed = {client: adversaries.remember(start, memories.get(client, {})) for client in present}
-        return results, {**memories, **changed}
+        if is_training:
+            present = [job.client for job in jobs if job.client in adversaries.clients]
+            results.adversary_memories = {
+                client: adversaries.remember(start, memories.get(client, {})) for client in present
+            }
+        return results
 
     def _train(
         self, method: Method, instructions: Instructions, jobs: Sequence[ClientJob]

@@ -97,7 +97,7 @@ class Workload:
     @property
     def has_equal_batches(self) -> bool:
         """Whether the batches of all clients can be stacked."""
-        return have_equal_shapes(self.runner.clients, self.runner.config.batch_size)
+        return have_equal_shapes(list(self.runner.clients.values()), self.runner.config.batch_size)
 
     def chunk(self, workers: int) -> int:
         """Return the number of clients per stack, at most as many as fit, spread evenly over the workers."""
@@ -218,5 +218,5 @@ def _trial_batch(runner: ClientRunner) -> tuple[Batch, bool]:
     """Return a batch to try a stack on, and whether all targets are class labels."""
     return runner.first_batch(), all(
         isinstance(samples, TensorSamples) and not samples.y.is_floating_point() and int(samples.labels().min()) >= 0
-        for samples in runner.clients
+        for samples in runner.clients.values()
     )

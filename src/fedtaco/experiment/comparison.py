@@ -5,25 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import (
-    MethodGiven,
-    check_parameters,
-    choose_methods,
-    relevant_parameters,
-    resolve_config,
-    with_names,
-)
-from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
+from fedtaco.experiment.specs import MethodGiven, build_spec, check_parameters, choose_methods, relevant_parameters
 from fedtaco.methods import METHODS
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.options import RunOptions
-from fedtaco.runs.settings import ExperimentConfig
+from fedtaco.settings.own_task import NOTHING_OWN, OwnTask
+from fedtaco.settings.run_spec import RunSpec
+from fedtaco.trust import DETECTORS
 
 
 def plan_comparison(
-    methods: Sequence[MethodGiven], seeds: Sequence[int], own: OwnTask = NOTHING_OWN, **settings: Any
-) -> list[ExperimentConfig]:
-    """Return one configuration per method and seed.
+    methods: Sequence[MethodGiven], seeds: Sequence[int], task: OwnTask = NOTHING_OWN, **settings: Any
+) -> list[RunSpec]:
+    """Return one run per method and seed.
 
     Parameters
     ----------
@@ -31,42 +25,38 @@ def plan_comparison(
         The methods; none may be repeated. ``["all"]`` stands for every registered method.
     seeds
         Seeds with which each method is run.
-    own
+    task
         The user's own data and model, if there are any.
     **settings
-        Further settings of :class:`ExperimentConfig`. Each configuration receives those of ``parameters``
-        that belong to its method or to the detector.
+        Further settings, as in :func:`build_spec`. Each run receives those of ``parameters`` that belong to its method
+        or to the detector.
 
     Raises
     ------
     InvalidInput
         If ``methods`` is empty, a method is repeated, or a setting is not valid.
     """
-    settings = with_names(settings)
-    named = choose_methods(methods)
-    parameters, detector = settings.pop("parameters", {}), settings.get("detector") or "off"
-    check_parameters(parameters, [one["method"] for one in named], detector)
+    chosen = choose_methods(methods)
+    detector = DETECTORS.class_of(settings.get("detector") or "off")
+    parameters = settings.pop("parameters", None) or {}
+    check_parameters(parameters, [*map(METHODS.class_of, chosen), detector])
     return [
-        resolve_config(
-            own,
-            method=one["method"],
+        build_spec(
+            task,
+            method=method,
             seed=seed,
-            parameters={**relevant_parameters(parameters, one["method"], detector), **one.get("parameters", {})},
+            parameters=relevant_parameters(parameters, [METHODS.class_of(method), detector]),
             **settings,
         )
         for seed in seeds
-        for one in named
+        for method in chosen
     ]
 
 
 def run_comparison(
-    configs: Sequence[ExperimentConfig],
-    out: Path,
-    options: RunOptions,
-    callback: Callback,
-    own: OwnTask = NOTHING_OWN,
+    specs: Sequence[RunSpec], out: Path, options: RunOptions, callback: Callback
 ) -> list[dict[str, Any]]:
-    """Run all configurations, each in its own subfolder of ``out``, and return their summaries."""
+    """Do all runs, each in its own subfolder of ``out``, and return their summaries."""
     require_folder_for_runs(out)
-    runs = [(one, out / f"{METHODS.find(one['method']).name}-seed{one['seed']}") for one in configs]
-    return run_all(runs, options, callback, own)
+    runs = [(one, out / f"{one.method.name}-seed{one.settings['seed']}") for one in specs]
+    return run_all(runs, options, callback)

@@ -15,8 +15,6 @@ from typing import Any, NoReturn, cast
 import torch
 
 from fedtaco.errors import InvalidInput, ProcessDied, RunStopped, StopTraining
-from fedtaco.experiment.config import to_stored
-from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.experiment.runner import recorded_run, run_experiment
 from fedtaco.processes import (
     TERMINATED,
@@ -32,62 +30,52 @@ from fedtaco.processes import (
 from fedtaco.records import RoundRecord, RunFolder
 from fedtaco.runs.callbacks import Callback, Run
 from fedtaco.runs.options import RunOptions
-from fedtaco.runs.settings import ExperimentConfig
+from fedtaco.settings.run_spec import RunSpec
 
 GRACE_SECONDS = 30
 """Seconds that interrupted runs have to save their last finished round before they are killed."""
 
 
-def run_all(
-    runs: Sequence[tuple[ExperimentConfig, Path]],
-    options: RunOptions,
-    callback: Callback,
-    own: OwnTask = NOTHING_OWN,
-) -> list[dict[str, Any]]:
-    """Run each configuration in its folder and return the summaries, in order.
+def run_all(runs: Sequence[tuple[RunSpec, Path]], options: RunOptions, callback: Callback) -> list[dict[str, Any]]:
+    """Do each run in its folder and return the summaries, in order.
 
     A run that diverges is recorded as stopped in its summary and does not stop the others. With
     ``options.resume``, runs that have finished or diverged are skipped.
     """
     if len({path for _, path in runs}) < len(runs):
         raise InvalidInput("Two of the runs have the same folder; give each run its own.")
-    folders = [(config, RunFolder(path)) for config, path in runs]
-    for config, folder in folders:
-        folder.check_available(to_stored(config, own), resume=options.resume, overwrite=options.overwrite)
+    folders = [(spec, RunFolder(path)) for spec, path in runs]
+    for spec, folder in folders:
+        folder.check_available(spec.to_stored(), resume=options.resume, overwrite=options.overwrite)
     waiting = []
-    for config, folder in folders:
+    for spec, folder in folders:
         ended = folder.summary() if options.resume and folder.exists() else None
         if ended is not None and ended["ended_early"] is None:
-            callback.on_run_skipped(recorded_run(config, folder, own))
+            callback.on_run_skipped(recorded_run(spec, folder))
         else:
-            waiting.append((config, folder))
-    max_running = _max_concurrent_runs([config for config, _ in waiting], options)
+            waiting.append((spec, folder))
+    max_running = _max_concurrent_runs([spec for spec, _ in waiting], options)
     if max_running > 1:
-        _ConcurrentRuns(waiting, replace(options, workers=1), callback, own).run(max_running)
+        _ConcurrentRuns(waiting, replace(options, workers=1), callback).run(max_running)
     else:
-        for config, folder in waiting:
+        for spec, folder in waiting:
             with suppress(RunStopped):
-                run_experiment(config, folder, options, callback, own)
+                run_experiment(spec, folder, options, callback)
     return [{"folder": str(folder.path), **(folder.summary() or {})} for _, folder in folders]
 
 
-def _max_concurrent_runs(configs: Sequence[ExperimentConfig], options: RunOptions) -> int:
+def _max_concurrent_runs(specs: Sequence[RunSpec], options: RunOptions) -> int:
     """Return how many runs to do at the same time: one per core if all use the CPU and no engine or workers are set."""
-    automatic = options.workers is None and all(one["engine"] == "auto" and one["device"] == "cpu" for one in configs)
-    return min(cores(), len(configs)) if automatic and can_fork() else 1
+    settings = [spec.settings for spec in specs]
+    automatic = options.workers is None and all(one["engine"] == "auto" and one["device"] == "cpu" for one in settings)
+    return min(cores(), len(specs)) if automatic and can_fork() else 1
 
 
 class _ConcurrentRuns:
-    """Runs each configuration in a process of its own, which reports its progress to this process."""
+    """Does each run in a process of its own, which reports its progress to this process."""
 
-    def __init__(
-        self,
-        waiting: Sequence[tuple[ExperimentConfig, RunFolder]],
-        options: RunOptions,
-        callback: Callback,
-        own: OwnTask,
-    ) -> None:
-        self.waiting, self.options, self.callback, self.own = list(reversed(waiting)), options, callback, own
+    def __init__(self, waiting: Sequence[tuple[RunSpec, RunFolder]], options: RunOptions, callback: Callback) -> None:
+        self.waiting, self.options, self.callback = list(reversed(waiting)), options, callback
         self.running: dict[Connection, _RemoteRun] = {}
         self.monitor = ProcessMonitor()
 
@@ -108,15 +96,14 @@ class _ConcurrentRuns:
                 remote.process.kill()
                 remote.process.join()
 
-    def _start(self, config: ExperimentConfig, folder: RunFolder) -> None:
+    def _start(self, spec: RunSpec, folder: RunFolder) -> None:
         context = multiprocessing.get_context("fork")
         connection, of_child = context.Pipe()
-        copies = [connection, *self.running]
-        arguments = (of_child, copies, config, folder, self.options, self.own, os.getpid())
+        arguments = (of_child, [connection, *self.running], spec, folder, self.options, os.getpid())
         process = context.Process(target=_run_in_process, args=arguments)
         with postponed_interrupts():
             process.start()
-            self.running[connection] = _RemoteRun(process, Run(config, folder.path, "", [], _model_elsewhere))
+            self.running[connection] = _RemoteRun(process, Run(spec.config, folder.path, "", [], _model_elsewhere))
         of_child.close()
 
     def _receive(self, connection: Connection) -> None:
@@ -202,13 +189,12 @@ class _PipeCallback(Callback):
 def _run_in_process(
     connection: Connection,
     copies: list[Connection],
-    config: ExperimentConfig,
+    spec: RunSpec,
     folder: RunFolder,
     options: RunOptions,
-    own: OwnTask,
     parent: int,
 ) -> None:
-    """Run one configuration in a process of its own.
+    """Do one run in a process of its own.
 
     Ctrl-C is handled by the parent, which then sends SIGTERM: it raises KeyboardInterrupt here, so that the last
     finished round is saved. ``copies`` are the parent's ends of all pipes, which the fork copied.
@@ -225,7 +211,7 @@ def _run_in_process(
     warnings.showwarning = lambda message, *_: send(RuntimeWarning(str(message)))
     try:
         with interrupted_by_sigterm():
-            run_experiment(config, folder, options, _PipeCallback(connection), own)
+            run_experiment(spec, folder, options, _PipeCallback(connection))
     except KeyboardInterrupt:
         sys.exit(TERMINATED)
     except RunStopped:

@@ -7,13 +7,14 @@ from typing import Any
 from fedtaco.codecs import CODECS
 from fedtaco.data import BY_CLIENT, is_own_dataset, is_own_partition
 from fedtaco.errors import InvalidInput
-from fedtaco.experiment.config import relevant_parameters, with_names
+from fedtaco.experiment.specs import relevant_parameters
 from fedtaco.files import reading
+from fedtaco.methods import METHODS
 from fedtaco.models import is_own_model
 from fedtaco.records.documents import parse_toml, read_bounded
-from fedtaco.runs.setting_checks import check_names, check_setting
-from fedtaco.runs.settings import ExperimentConfig
-from fedtaco.trust import BEHAVIOURS
+from fedtaco.settings.checks import check_names, check_setting
+from fedtaco.settings.declarations import ExperimentConfig
+from fedtaco.trust import BEHAVIOURS, DETECTORS
 
 NOT_SETTINGS = ("schema", "checksum", "fedtaco", "ran_by", "folder", "own")
 """Entries of a run's ``config.toml`` that are not settings."""
@@ -58,7 +59,7 @@ def read_config(path: str | Path, **changes: Any) -> dict[str, Any]:
     >>> import fedtaco
     >>> fedtaco.run(**read_config("runs/first/config.toml", seed=1))  # doctest: +SKIP
     """
-    file, changes = Path(path), with_names({name: value for name, value in changes.items() if value is not None})
+    file, changes = Path(path), {name: value for name, value in changes.items() if value is not None}
     if not file.is_file():
         raise InvalidInput(f"There is no file {file}; name the config.toml of a run.")
     with reading(file, problem="is not valid"):
@@ -73,7 +74,8 @@ def read_config(path: str | Path, **changes: Any) -> dict[str, Any]:
     combined = {**settings, **changes}
     parameters = settings.get("parameters", {})
     if "method" in changes or "detector" in changes:
-        parameters = relevant_parameters(parameters, combined.get("method", "taco"), combined.get("detector", "off"))
+        method, detector = combined.get("method", "taco"), combined.get("detector", "off")
+        parameters = relevant_parameters(parameters, [METHODS.class_of(method), DETECTORS.class_of(detector)])
     return {**combined, "parameters": {**parameters, **changes.get("parameters", {})}}
 
 

@@ -1,52 +1,41 @@
 """Run one experiment, with or without a run folder, from the start or from where it stopped; load a run."""
 
 import copy
-from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from fedtaco.errors import InvalidInput, RunStopped, StopTraining
-from fedtaco.evaluation import count_classes
-from fedtaco.experiment.config import to_stored
-from fedtaco.experiment.own_task import NOTHING_OWN, OwnModel, OwnTask
-from fedtaco.experiment.prepared_run import PreparedRun, build_initial_model, build_named_model
+from fedtaco.data import dataset_info
+from fedtaco.errors import InvalidInput
+from fedtaco.experiment.prepared_run import PreparedSimulation, build_named_model
 from fedtaco.files import reading
 from fedtaco.models import MAX_PARAMETERS, FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, Run
+from fedtaco.runs.execution import PreparedRun
 from fedtaco.runs.options import RunOptions
 from fedtaco.runs.personal_layers import read_personal_layers
 from fedtaco.runs.recorder import Recorder
 from fedtaco.runs.result import Result, load_model
-from fedtaco.runs.settings import ExperimentConfig
+from fedtaco.settings.own_task import OwnModel, OwnTask
+from fedtaco.settings.run_spec import RunSpec
 
 
-def run_experiment(
-    config: ExperimentConfig,
-    folder: RunFolder | None,
-    options: RunOptions,
-    callback: Callback,
-    own: OwnTask = NOTHING_OWN,
-) -> Result:
-    """Run a checked configuration.
+def run_experiment(spec: RunSpec, folder: RunFolder | None, options: RunOptions, callback: Callback) -> Result:
+    """Do a run.
 
     Parameters
     ----------
-    config
-        A complete configuration, as :func:`resolve_config` returns it.
+    spec
+        What to run.
     folder
         Run folder to record everything in, or ``None``.
     options
         How to run; with ``resume``, the run in ``folder`` is continued, or only loaded if it has finished.
     callback
         Called as the run proceeds.
-    own
-        The user's own data, model and loss, if there are any.
 
     Returns
     -------
@@ -61,61 +50,20 @@ def run_experiment(
         If the run diverges or every client is expelled; the records in ``folder`` are kept.
     """
     if folder is None:
-        return _run(config, dict(config), None, options, callback, own)
-    stored = to_stored(config, own)
-    with folder.claim(stored, resume=options.resume, overwrite=options.overwrite):
+        return _execute(spec, None, options, callback)
+    with folder.claim(spec.to_stored(), resume=options.resume, overwrite=options.overwrite):
         if options.resume and is_finished(folder):
-            callback.on_run_skipped(recorded_run(config, folder, own))
-            return load(folder.path, own.model)
-        return _run(config, stored, folder, options, callback, own)
+            callback.on_run_skipped(recorded_run(spec, folder))
+            return load(folder.path, spec.task.model)
+        return _execute(spec, folder, options, callback)
 
 
-def _run(
-    config: ExperimentConfig,
-    stored: dict[str, Any],
-    folder: RunFolder | None,
-    options: RunOptions,
-    callback: Callback,
-    own: OwnTask,
-) -> Result:
+def _execute(spec: RunSpec, folder: RunFolder | None, options: RunOptions, callback: Callback) -> Result:
     previous = folder.config()["ran_by"] if folder is not None and options.resume and folder.exists() else None
-    prepared = PreparedRun.prepare(config, options, own, previous)
-    simulator, engine = prepared.simulator, prepared.engine
-    recorder = Recorder(folder, stored, prepared.partition)
-    initial = simulator.initial_state()
-    memory = simulator.new_memory(simulator.server.train_instructions(initial, torch.arange(1)))
-    state = recorder.begin(initial, engine.to_config(), resume=options.resume, client_memory=memory)
-    path = None if folder is None else folder.path
-    run = Run(config, path, str(engine), recorder.history.rounds, lambda: recorder.current_model(simulator.model))
-    simulator.on_evaluation = partial(callback.on_evaluation_begin, run)
-    ending: RunStopped | StopTraining | None = None
-    try:
-        callback.on_run_begin(run)
-        with closing(simulator.rounds(state)) as rounds:
-            for finished in rounds:
-                recorder.add(finished)
-                callback.on_round_end(run, finished.record)
-    except (RunStopped, StopTraining) as stop:
-        ending = stop
-    finally:
-        recorder.checkpoint()
-    result = recorder.finish(
-        simulator.method,
-        simulator.model,
-        ending,
-        evaluations=[] if isinstance(ending, RunStopped) else simulator.evaluate_clients(recorder.state),
-        average_accuracy=simulator.evaluate_average(recorder.state),
-        output_accuracy=simulator.evaluate_output(recorder.state) if isinstance(ending, StopTraining) else None,
-        test_counts=[] if simulator.test is None else count_classes(simulator.test),
-        samples=None if simulator.test is None else (len(simulator.test), prepared.test_samples),
-        engine=str(engine),
-        partition_notes=list(prepared.notes),
-    )
-    callback.on_run_end(run, result.summary)
-    if isinstance(ending, RunStopped):
-        ending.history = recorder.history
-        raise ending
-    return result
+    prepared = PreparedSimulation.prepare(spec, options, previous)
+    recorder, engine = Recorder(folder, spec, prepared.partition), prepared.engine
+    run = PreparedRun(prepared.federation, recorder, str(engine), engine.to_config(), prepared.final_figures)
+    return run.execute(callback, resume=options.resume)
 
 
 def is_finished(folder: RunFolder) -> bool:
@@ -124,13 +72,12 @@ def is_finished(folder: RunFolder) -> bool:
     return summary is not None and summary["stopped"] is None and summary["ended_early"] is None
 
 
-def recorded_run(config: ExperimentConfig, folder: RunFolder, own: OwnTask) -> Run:
+def recorded_run(spec: RunSpec, folder: RunFolder) -> Run:
     """Return a run that has ended as callbacks see it."""
     summary = folder.summary()
     assert summary is not None
-    return Run(
-        config, folder.path, summary.get("engine", ""), folder.rounds(), lambda: load(folder.path, own.model).model
-    )
+    engine, rounds = summary.get("engine", ""), folder.rounds()
+    return Run(spec.config, folder.path, engine, rounds, lambda: load(folder.path, spec.task.model).model)
 
 
 def load(path: str | Path, model: OwnModel | None = None) -> Result:
@@ -200,4 +147,5 @@ def _blank_model(folder: RunFolder, model: OwnModel | None) -> nn.Module:
             if size > MAX_PARAMETERS:
                 raise ValueError(f"its model has {size:,} parameters")
             return build_named_model(config, shape, classes)
-        return build_initial_model(config, NOTHING_OWN)
+        info = dataset_info(config["dataset"])
+        return build_named_model(config, info.shape, info.classes)

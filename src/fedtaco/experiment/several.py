@@ -9,17 +9,17 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.errors import InvalidInput
 from fedtaco.experiment.comparison import plan_comparison, run_comparison
-from fedtaco.experiment.config import MethodGiven, choose_methods, shared_folder_name, with_names
-from fedtaco.experiment.own_task import OwnModel, OwnTask
 from fedtaco.experiment.results import Comparison, Sweep
+from fedtaco.experiment.specs import MethodGiven, shared_folder_name
 from fedtaco.experiment.sweep import ParameterGrid, plan_sweep, run_sweep
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.models import Loss
 from fedtaco.parameters import plain_number
 from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.options import RunOptions
-from fedtaco.runs.setting_checks import check_names, check_seeds
-from fedtaco.runs.settings import SWEEP_VALIDATION, ComparisonSettings
+from fedtaco.settings.checks import check_names, check_seeds
+from fedtaco.settings.declarations import SWEEP_VALIDATION, ComparisonSettings
+from fedtaco.settings.own_task import OwnModel, OwnTask
 from fedtaco.trust import Detector
 
 
@@ -85,13 +85,13 @@ def compare(
     >>> comparison = compare(["fedavg", "taco"], dataset="digits", seeds=2, rounds=5)  # doctest: +SKIP
     >>> comparison.plot("accuracy.pdf")  # doctest: +SKIP
     """
-    own, given = _own_task(model, clients, test, dataset, name, loss, {**settings, "detector": detector})
-    configs = plan_comparison(methods, _seeds(seeds, given), own, **given)
-    shared = _with_parameters_of(methods, given)
-    folder = Path(out) if out is not None else Path("runs") / shared_folder_name(configs[0]["dataset"], shared, own)
+    task, given = _task(model, clients, test, dataset, {"name": name, "loss": loss}, settings)
+    specs = plan_comparison(methods, _seeds(seeds, given), task, detector=detector, **given)
+    name_of_data = specs[0].settings["dataset"]
+    folder = Path("runs") / shared_folder_name(name_of_data, specs, given) if out is None else Path(out)
     callback = CallbackList(callbacks, build_trackers(track))
-    with following(callback, configs):
-        summaries = run_comparison(configs, folder, RunOptions(resume, overwrite, data_dir, workers), callback, own)
+    with following(callback, [spec.config for spec in specs]):
+        summaries = run_comparison(specs, folder, RunOptions(resume, overwrite, data_dir, workers), callback)
     return Comparison(folder, summaries)
 
 
@@ -151,41 +151,41 @@ def sweep(
     >>> tuned = sweep(["fedprox"], {"fedprox.zeta": [0.01, 0.1]}, dataset="digits", rounds=5)  # doctest: +SKIP
     """
     settings.setdefault("validation", SWEEP_VALIDATION)
-    own, given = _own_task(model, clients, test, dataset, name, loss, {**settings, "detector": detector})
-    trials = plan_sweep(methods, grid, _seeds(seeds, given), budget, own, **given)
-    configs = [config for trial in trials for config in trial.configs]
-    start, shared = f"{configs[0]['dataset']}-sweep", _with_parameters_of(methods, given)
-    default = Path("runs") / shared_folder_name(start, shared, own, validation=SWEEP_VALIDATION)
+    task, given = _task(model, clients, test, dataset, {"name": name, "loss": loss}, settings)
+    trials = plan_sweep(methods, grid, _seeds(seeds, given), budget, task, detector=detector, **given)
+    specs = [spec for trial in trials for spec in trial.specs]
+    start = f"{specs[0].settings['dataset']}-sweep"
+    default = Path("runs") / shared_folder_name(start, specs, given, validation=SWEEP_VALIDATION)
     folder = default if out is None else Path(out)
     callback = CallbackList(callbacks, build_trackers(track))
-    with following(callback, configs):
-        tuned = run_sweep(trials, folder, RunOptions(resume, overwrite, data_dir, workers), callback, own)
+    with following(callback, [spec.config for spec in specs]):
+        tuned = run_sweep(trials, folder, RunOptions(resume, overwrite, data_dir, workers), callback)
     runs = [run for method in tuned for trial in method.trials for run in trial.summaries]
     return Sweep(folder, runs, tuned)
 
 
-def _own_task(
+def _task(
     model: OwnModel | str | None,
     clients: Sequence[Any] | int | None,
     test: Any,
     dataset: str | None,
-    name: str | None,
-    loss: Loss,
-    settings: dict[str, Any],
+    others: dict[str, Any],
+    settings: Mapping[str, Any],
 ) -> tuple[OwnTask, dict[str, Any]]:
-    """Return what is the user's own, and the settings of all runs."""
-    check_names(ComparisonSettings, settings.keys() - {"detector"})
-    settings |= {"model": model if isinstance(model, str) else None}
+    """Return the user's own objects, and the settings of all runs; ``others`` are the name and the loss."""
+    check_names(ComparisonSettings, settings)
+    shared = {**settings, "model": model if isinstance(model, str) else None}
     if clients is None or isinstance(clients, int):
-        if test is not None or name is not None:
+        if test is not None or others["name"] is not None:
             raise InvalidInput(f"{'name' if test is None else 'test'} has no effect without clients of your own.")
-        own = replace(OwnTask.from_settings(dataset, model), loss=loss)
-        return own, {**settings, "dataset": dataset, "clients": clients}
+        task = replace(OwnTask.from_settings(dataset, model), loss=others["loss"])
+        return task, {**shared, "dataset": dataset, "clients": clients}
     if dataset is not None:
         raise InvalidInput(f"dataset is '{dataset}', but clients of your own are given too; omit one of them.")
     steps = settings.get("local_steps")
-    own = OwnTask.from_data(model, clients, test, name=name, loss=loss, local_steps=steps)
-    return own, {**settings, "local_steps": steps if own.steps is None else max(own.steps)}
+    task = OwnTask.from_data(model, clients, test, name=others["name"], local_steps=steps)
+    task = replace(task, loss=others["loss"])
+    return task, {**shared, "local_steps": steps if task.steps is None else max(task.steps)}
 
 
 def _seeds(seeds: int | Sequence[int], settings: dict[str, Any]) -> Sequence[int]:
@@ -201,10 +201,3 @@ def _seeds(seeds: int | Sequence[int], settings: dict[str, Any]) -> Sequence[int
     if repeated is not None:
         raise InvalidInput(f"seeds contains {repeated} more than once.")
     return seeds
-
-
-def _with_parameters_of(methods: Sequence[MethodGiven], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which the parameters of given methods stand among the parameters."""
-    named = with_names(settings)
-    own = {key: value for one in choose_methods(methods) for key, value in one.get("parameters", {}).items()}
-    return {**named, "parameters": {**named.get("parameters", {}), **own}}

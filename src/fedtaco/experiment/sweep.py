@@ -10,23 +10,24 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
 from fedtaco.experiment.concurrent import require_folder_for_runs, run_all
-from fedtaco.experiment.config import (
+from fedtaco.experiment.specs import (
     MethodGiven,
+    build_spec,
     check_parameters,
     choose_methods,
     find_domain,
     relevant_parameters,
-    resolve_config,
-    with_names,
 )
-from fedtaco.experiment.own_task import NOTHING_OWN, OwnTask
 from fedtaco.methods import METHODS
 from fedtaco.parameters import Domain, value_order
 from fedtaco.printable import quoted
 from fedtaco.randomness import generator
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.options import RunOptions
-from fedtaco.runs.settings import ExperimentConfig, declared
+from fedtaco.settings.declarations import ExperimentConfig, declared
+from fedtaco.settings.own_task import NOTHING_OWN, OwnTask
+from fedtaco.settings.run_spec import RunSpec
+from fedtaco.trust import DETECTORS
 
 NOT_TUNED = {"method", "seed", "parameters", "dataset", "validation", "target", "detector", "engine", "device"}
 NOT_TUNED |= {"eval_every", "eval_samples", "fine_tune_steps", "average_last"}
@@ -44,16 +45,16 @@ MAX_POINTS = 10_000
 
 @dataclass(frozen=True)
 class Trial:
-    """One method at one point of a grid, with a configuration for each seed."""
+    """One method at one point of a grid, with a run for each seed."""
 
     method: str
     point: Point
-    configs: list[ExperimentConfig]
+    specs: list[RunSpec]
 
     @property
     def folder(self) -> str:
         """Name of the folder with the runs of this trial."""
-        return folder_of_trial(METHODS.find(self.method).name, self.point)
+        return folder_of_trial(self.method, self.point)
 
 
 def folder_of_trial(name: str, point: Mapping[str, float | str]) -> str:
@@ -111,7 +112,7 @@ def plan_sweep(
     grid: ParameterGrid,
     seeds: Sequence[int],
     budget: int | None = None,
-    own: OwnTask = NOTHING_OWN,
+    task: OwnTask = NOTHING_OWN,
     **settings: Any,
 ) -> list[Trial]:
     """Return the trials of each method.
@@ -127,7 +128,7 @@ def plan_sweep(
         Seeds with which each point is run.
     budget
         Number of points to try for each method, drawn at random from its grid; all by default.
-    own
+    task
         The user's own data and model, if there are any.
     **settings
         Settings that are not varied; ``validation`` is required.
@@ -142,39 +143,33 @@ def plan_sweep(
         raise InvalidInput("A sweep selects by accuracy on held-out training data; set validation, such as 0.1.")
     if budget is not None and budget < 1:
         raise InvalidInput(f"budget is {budget}; it must be at least 1.")
-    targets = None if own.dataset is None else own.dataset.train.labels()
+    targets = None if task.dataset is None else task.dataset.train.labels()
     if targets is not None and targets.is_floating_point():
         raise InvalidInput(NO_CLASSES)
-    _check_grid(grid, own)
+    _check_grid(grid, task)
     grid = {name: list(dict.fromkeys(values)) for name, values in grid.items()}
     setting_names = {name for name in grid if "." not in name}
-    settings = with_names(settings)
-    named = choose_methods(methods)
-    detector = settings.get("detector") or "off"
-    fixed = settings.pop("parameters", {})
+    chosen = choose_methods(methods)
+    fixed = settings.pop("parameters", None) or {}
     parameters = {name: values[0] for name, values in grid.items() if "." in name}
-    check_parameters({**fixed, **parameters}, [one["method"] for one in named], detector)
+    in_use = [*map(METHODS.class_of, chosen), DETECTORS.class_of(settings.get("detector") or "off")]
+    check_parameters({**fixed, **parameters}, in_use)
     trials = []
-    for one in named:
-        method = one["method"]
-        varied_names = [*setting_names, *relevant_parameters(parameters, method, detector)]
+    for given in chosen:
+        method, detector = METHODS.instance(given, fixed), DETECTORS.instance(settings.get("detector") or "off", fixed)
+        varied_names = [*setting_names, *relevant_parameters(parameters, [type(method), type(detector)])]
         for point in _points({name: grid[name] for name in varied_names}, budget):
-            tried = {name: value for name, value in point.items() if "." in name}
-            values = {**fixed, **one.get("parameters", {}), **tried}
-            varied = {name: value for name, value in point.items() if "." not in name}
-            configs = [
-                resolve_config(
-                    own,
-                    **{**settings, **varied, "method": method, "seed": seed},
-                    parameters=relevant_parameters(values, method, detector),
-                )
-                for seed in seeds
-            ]
-            trials.append(Trial(method, point, configs))
+            tried: dict[str, Any] = {
+                **{name: value for name, value in point.items() if "." not in name},
+                "method": method.with_parameters(point),
+                "detector": detector.with_parameters(point),
+            }
+            specs = [build_spec(task, **{**settings, **tried, "seed": seed}) for seed in seeds]
+            trials.append(Trial(method.name, point, specs))
     return trials
 
 
-def _check_grid(grid: ParameterGrid, own: OwnTask) -> None:
+def _check_grid(grid: ParameterGrid, task: OwnTask) -> None:
     """Raise InvalidInput if a grid lacks values, or contains settings that may not be tuned."""
     if not grid:
         raise InvalidInput("The grid is empty; name something to vary, such as local_lr, and the values to try.")
@@ -183,7 +178,7 @@ def _check_grid(grid: ParameterGrid, own: OwnTask) -> None:
             raise InvalidInput(f"The grid has {quoted(listed)} for {name}; give a list of the values to try.")
         if not listed:
             raise InvalidInput(f"The grid has no values for {name}; list those to try.")
-    allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if own.model is None else {"model"})
+    allowed = set(declared(ExperimentConfig)) - NOT_TUNED - (set() if task.model is None else {"model"})
     for name in grid:
         if "." not in name and name not in allowed:
             raise unknown("setting to tune", name, allowed)
@@ -195,25 +190,19 @@ def final_validation_accuracy(summary: Mapping[str, Any]) -> float | None:
     return accuracy
 
 
-def run_sweep(
-    trials: Sequence[Trial],
-    out: Path,
-    options: RunOptions,
-    callback: Callback,
-    own: OwnTask = NOTHING_OWN,
-) -> list[TunedMethod]:
+def run_sweep(trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback) -> list[TunedMethod]:
     """Run all trials, each run in its own subfolder of ``out``, and return their results by method."""
-    return score_trials(trials, run_trials(trials, out, options, callback, own), final_validation_accuracy)
+    return score_trials(trials, run_trials(trials, out, options, callback), final_validation_accuracy)
 
 
 def run_trials(
-    trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback, own: OwnTask = NOTHING_OWN
+    trials: Sequence[Trial], out: Path, options: RunOptions, callback: Callback
 ) -> list[list[dict[str, Any]]]:
     """Run all trials, each run in its own subfolder of ``out``, and return the summaries of each trial's runs."""
     require_folder_for_runs(out)
-    runs = [(one, out / trial.folder / f"seed{one['seed']}") for trial in trials for one in trial.configs]
-    summaries = iter(run_all(runs, options, callback, own))
-    return [[next(summaries) for _ in trial.configs] for trial in trials]
+    runs = [(one, out / trial.folder / f"seed{one.settings['seed']}") for trial in trials for one in trial.specs]
+    summaries = iter(run_all(runs, options, callback))
+    return [[next(summaries) for _ in trial.specs] for trial in trials]
 
 
 def score_trials(trials: Sequence[Trial], summaries: Sequence[list[dict[str, Any]]], score: Score) -> list[TunedMethod]:
@@ -233,13 +222,12 @@ def _trial_result(point: Point, summaries: list[dict[str, Any]], score: Score) -
     return TrialResult(point, fmean(accuracies), deviation, summaries)
 
 
-def _tuned_method(method: str, results: Sequence[tuple[Trial, TrialResult]]) -> TunedMethod:
+def _tuned_method(name: str, results: Sequence[tuple[Trial, TrialResult]]) -> TunedMethod:
     trials = sorted((result for _, result in results), key=lambda one: [*map(value_order, one.point.values())])
-    name, detector = METHODS.find(method).name, results[0][0].configs[0]["detector"]
     tuned = TunedMethod(name, trials)
     if not tuned.best:
         return replace(tuned, notes=[f"All runs of {name} diverged."])
-    domains = {varied: find_domain(varied, method, detector) for varied in trials[0].point}
+    domains = {varied: find_domain(varied, results[0][0].specs[0]) for varied in trials[0].point}
     notes = (_describe_edge(tuned, varied, domain) for varied, domain in domains.items())
     return replace(tuned, notes=[note for note in notes if note])
 

@@ -11,10 +11,10 @@ from time import time_ns
 from typing import Any, Generic, TypeVar
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.experiment.config import to_stored
 from fedtaco.records import RoundRecord
 from fedtaco.records.run_folder import REPLACEMENT
 from fedtaco.runs.callbacks import Callback, Run
+from fedtaco.version import __version__
 
 Session = TypeVar("Session")
 
@@ -86,7 +86,7 @@ class TensorBoard(Tracker[Any]):
 
     def open(self, config: Mapping[str, Any], folder: Path) -> Any:
         writer = self.library.SummaryWriter(str(folder / "tensorboard"))
-        settings = "\n".join(f"    {name} = {value}" for name, value in to_stored(config).items())
+        settings = "\n".join(f"    {name} = {value}" for name, value in _given(config).items())
         writer.add_text("settings", settings)
         return writer
 
@@ -116,7 +116,7 @@ class Mlflow(Tracker[str]):
         if earlier:
             return str(earlier[0].info.run_id)
         run = self.client.create_run(experiment_id, run_name=_run_name(config), tags={"fedtaco.folder": tag})
-        for setting, value in to_stored(config).items():
+        for setting, value in _given(config).items():
             self.client.log_param(run.info.run_id, setting, value)
         return str(run.info.run_id)
 
@@ -142,7 +142,7 @@ class WeightsAndBiases(Tracker[Any]):
             project="fedtaco",
             id=_folder_id(folder),
             name=_run_name(config),
-            config=to_stored(config),
+            config=_given(config),
             dir=str(folder),
             resume="allow",
             reinit="create_new",
@@ -170,6 +170,11 @@ def build_trackers(names: Sequence[str]) -> list[Callback]:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
     return [TRACKERS[name](name) for name in names]
+
+
+def _given(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that have a value, and the version of fedtaco."""
+    return {"fedtaco": __version__, **{name: value for name, value in config.items() if value is not None}}
 
 
 def _run_name(config: Mapping[str, Any]) -> str:

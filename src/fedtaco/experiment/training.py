@@ -9,9 +9,8 @@ from torch.nn.functional import cross_entropy
 
 from fedtaco.errors import InvalidInput
 from fedtaco.evaluation import OwnMetrics
-from fedtaco.experiment.config import require_steps_or_epochs, resolve_config
-from fedtaco.experiment.own_task import OwnModel, OwnTask
 from fedtaco.experiment.runner import run_experiment
+from fedtaco.experiment.specs import build_spec, require_steps_or_epochs
 from fedtaco.experiment.trackers import build_trackers
 from fedtaco.methods import Method
 from fedtaco.models import Loss
@@ -19,8 +18,10 @@ from fedtaco.records import RunFolder
 from fedtaco.runs.callbacks import Callback, CallbackList, following
 from fedtaco.runs.options import RunOptions
 from fedtaco.runs.result import Result
-from fedtaco.runs.setting_checks import check_names
-from fedtaco.runs.settings import ExperimentConfig, RunSettings, TrainSettings
+from fedtaco.settings.checks import check_names
+from fedtaco.settings.declarations import RunSettings, TrainSettings
+from fedtaco.settings.own_task import OwnModel, OwnTask
+from fedtaco.settings.run_spec import RunSpec
 from fedtaco.trust import Detector
 
 
@@ -126,22 +127,19 @@ def train(
         )
     check_names(TrainSettings, settings, keywords=("rounds", "local_steps"))
     require_steps_or_epochs({**settings, "local_steps": local_steps})
-    own = OwnTask.from_data(
+    task = OwnTask.from_data(
         model,
         clients,
         test,
         name=name,
-        loss=loss,
         local_steps=local_steps,
         client_tests=client_tests,
-        metrics=metrics,
     )
+    task = replace(task, loss=loss, metrics={} if metrics is None else metrics)
     steps = max(local_steps) if isinstance(local_steps, Sequence) else local_steps
     named = model if isinstance(model, str) else None
-    config = resolve_config(
-        own, method=method, model=named, detector=detector, rounds=rounds, local_steps=steps, **settings
-    )
-    return run_alone(config, out, RunOptions(resume, overwrite, workers=workers), callbacks, track, own)
+    spec = build_spec(task, method, detector, model=named, rounds=rounds, local_steps=steps, **settings)
+    return run_alone(spec, out, RunOptions(resume, overwrite, workers=workers), callbacks, track)
 
 
 def run(
@@ -196,23 +194,18 @@ def run(
     1
     """
     check_names(RunSettings, settings)
-    own = replace(OwnTask.from_settings(settings.get("dataset"), model), loss=loss, metrics=metrics or {})
+    task = replace(OwnTask.from_settings(settings.get("dataset"), model), loss=loss, metrics=metrics or {})
     named = model if isinstance(model, str) else None
-    config = resolve_config(own, method=method, model=named, detector=detector, **settings)
-    return run_alone(config, out, RunOptions(resume, overwrite, data_dir, workers), callbacks, track, own)
+    spec = build_spec(task, method, detector, model=named, **settings)
+    return run_alone(spec, out, RunOptions(resume, overwrite, data_dir, workers), callbacks, track)
 
 
 def run_alone(
-    config: ExperimentConfig,
-    out: str | Path | None,
-    options: RunOptions,
-    callbacks: Sequence[Callback],
-    track: Sequence[str],
-    own: OwnTask,
+    spec: RunSpec, out: str | Path | None, options: RunOptions, callbacks: Sequence[Callback], track: Sequence[str]
 ) -> Result:
-    """Run a checked configuration, followed by callbacks and trackers."""
+    """Run one specification, followed by callbacks and trackers."""
     if out is None and (options.resume or options.overwrite):
         raise InvalidInput(f"{'resume' if options.resume else 'overwrite'} needs the folder of the run (out).")
     callback = CallbackList(callbacks, build_trackers(track))
-    with following(callback, [config]):
-        return run_experiment(config, None if out is None else RunFolder(out), options, callback, own)
+    with following(callback, [spec.config]):
+        return run_experiment(spec, None if out is None else RunFolder(out), options, callback)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedtaco.client import ClientConfig, ClientRunner, dry_run
-from fedtaco.codecs import check_compression, parse_codec
+from fedtaco.codecs import parse_codec
 from fedtaco.cohort import ClientJob, Instructions
 from fedtaco.compression import Compression, without_residuals
 from fedtaco.data import as_samples
@@ -19,7 +19,7 @@ from fedtaco.flower.arrays import check_dtypes
 from fedtaco.flower.memory_store import open_store
 from fedtaco.flower.node_model import require_frozen
 from fedtaco.flower.wire import NodeInstructions, ReplyHeader, invalid_message, read_instructions, reply_records
-from fedtaco.methods import METHODS, Method, NamedTensors, check_optimizer
+from fedtaco.methods import METHODS, Constants, Method, NamedTensors
 from fedtaco.models import FlatModel, Loss
 from fedtaco.parameters import domains, split_names
 from fedtaco.sample_checks import check_samples
@@ -82,10 +82,9 @@ def train(
     """
     config = msg.content.get("config")
     node = NodeInstructions.from_config(config if isinstance(config, ConfigRecord) else {})
-    method, constants = _create_method(node, allow_methods), node.constants
-    check_optimizer(method, constants.optimizer)
-    codec = parse_codec(node.settings["compress"], allow_codecs)
-    check_compression(method, codec)
+    method, codec = _create_method(node, allow_methods), parse_codec(node.settings["compress"], allow_codecs)
+    spec = node.run_spec(method, codec)
+    constants = spec.constants(node.settings["clients"], node.settings["local_steps"])
     flat = FlatModel(model, choose_device(device), split_names(node.settings["personal"] or ""))
     check_dtypes(flat.module)
     instructions = read_instructions(node, msg.content, flat, method.cost)
@@ -93,10 +92,10 @@ def train(
     samples = as_samples(data)
     check_samples(flat, {"this node": samples}, loss)
     client_config = ClientConfig(constants, node.settings["batch_size"], loss, node.settings["seed"])
-    runner = ClientRunner(flat, [samples] * constants.clients, client_config)
-    store, compression = open_store(context, node), Compression(method, codec, node.settings["seed"], constants)
+    runner = ClientRunner(flat, {node.client: samples}, client_config)
+    store, compression = open_store(context, node), Compression(spec, constants)
     fresh = runner.new_memory(method, instructions.broadcast.start)
-    _require_content(method, instructions, node, fresh)
+    _require_content(method, instructions, constants, fresh)
     fresh = {**fresh, **compression.initial_residuals(instructions, fresh)}
     stored = store.get(node.memory_round, like=fresh) if fresh and node.memory_round else None
     job = ClientJob(0, node.client, node.local_steps(len(samples)), stored or fresh)
@@ -123,12 +122,12 @@ def _create_method(node: NodeInstructions, allow_methods: Sequence[str]) -> Meth
     known = {f"{method_class.name}.{name}" for name in domains(method_class)}
     if foreign := sorted(set(node.parameters) - known):
         raise invalid_message(f"{method_class.name} has no parameter '{foreign[0]}'")
-    return METHODS.create(node.method, node.parameters)
+    return METHODS.instance(method_class, node.parameters)
 
 
-def _require_content(method: Method, instructions: Instructions, node: NodeInstructions, memory: NamedTensors) -> None:
+def _require_content(method: Method, instructions: Instructions, constants: Constants, memory: NamedTensors) -> None:
     """Raise InvalidInput if the message does not contain all vectors and scalars that the method uses."""
     try:
-        dry_run(method, instructions, node.constants, memory)
+        dry_run(method, instructions, constants, memory)
     except Exception as error:
         raise invalid_message(f"it does not contain what {method.name} needs: {reason_of(error)}") from error

@@ -1,66 +1,87 @@
 """Evaluation of the global model by the nodes."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedtaco.flower.log import log
 from fedtaco.flower.metrics import ReportedMetrics, mean_metrics, read_metric
-from fedtaco.flower.open_round import OpenRound
 from fedtaco.flower.replies import error_reason
 from fedtaco.flower.wire import EvaluationInstructions, read_metrics, wire_key
 from fedtaco.printable import printable
 from fedtaco.randomness import generator
 from fedtaco.records import finite_or_none
-from fedtaco.server import cohort_size
+from fedtaco.run_state import RunState
+from fedtaco.settings.run_spec import cohort_size
+
+if TYPE_CHECKING:
+    from fedtaco.flower.node_clients import NodeClients
 
 
 def evaluation_messages(
-    opened: OpenRound, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, fraction: float
+    clients: NodeClients, state: RunState, arrays: ArrayRecord, memory_rounds: Sequence[int]
 ) -> list[Message]:
-    """Return one message for each of a ``fraction`` of the connected nodes.
+    """Return one message for each of the connected nodes that evaluate the model.
 
     Nodes have frozen parameters and personal layers themselves, so that these are left out of the messages.
+
+    Parameters
+    ----------
+    clients
+        The nodes.
+    state, arrays
+        The state after a round, and its model.
+    memory_rounds
+        For each client, the round after which its memory is valid.
     """
-    deployment, number = opened.deployment, opened.number
-    present = deployment.present_clients(grid) if fraction else []
+    policy, number, settings = clients.policy, state.round, clients.spec.settings
+    connected = clients.nodes.connected_mask(clients.exchange.grid.get_node_ids()) if policy.fraction_evaluate else None
+    present = [] if connected is None else torch.nonzero(connected & ~state.expelled).flatten().tolist()
     if not present:
         return []
-    shuffled = generator(deployment.server.seed, "evaluate", number).permutation(len(present))
-    chosen = sorted(shuffled[: cohort_size(fraction, len(present))].tolist())
-    unsent, frozen = deployment.model.unsent_names, deployment.model.frozen_fingerprint()
+    shuffled = generator(settings["seed"], "evaluate", number).permutation(len(present))
+    chosen = sorted(shuffled[: cohort_size(policy.fraction_evaluate, len(present))].tolist())
+    unsent, frozen = clients.model.unsent_names, clients.model.frozen_fingerprint()
     sent = ArrayRecord({name: array for name, array in arrays.items() if name not in unsent})
     messages = []
     for client in (present[place] for place in chosen):
         node = EvaluationInstructions(
-            run=deployment.run,
+            run=clients.run_id(),
             client=client,
-            memory_round=opened.memory_round(client),
+            memory_round=memory_rounds[client],
             frozen=frozen,
-            personal=deployment.settings["personal"],
+            personal=settings["personal"],
         )
-        entries = ConfigRecord({**config, wire_key("round"): number, **node.to_config()})
+        entries = ConfigRecord({**policy.evaluate_config, wire_key("round"): number, **node.to_config()})
         content = RecordDict({"arrays": sent, "config": entries})
-        messages.append(deployment.message(content, client, MessageType.EVALUATE, number))
+        messages.append(clients.message(content, client, MessageType.EVALUATE, number))
     return messages
 
 
-def average_evaluations(opened: OpenRound, replies: Iterable[Message]) -> MetricRecord | None:
-    """Return the weighted means of what the nodes measured; ``None`` if no node did.
+def average_evaluations(
+    clients: NodeClients, replies: Iterable[Message], number: int
+) -> tuple[MetricRecord | None, Tensor | None]:
+    """Average what the nodes measured; the first reply of each node counts.
 
-    The first reply of each node counts. Invalid values are logged with their node and ignored. The loss of each node is
-    kept in the round, which is judged by it.
+    Invalid values are logged with their node and ignored.
+
+    Returns
+    -------
+    tuple
+        The weighted means, or ``None`` if no node evaluated the model; and the loss of each client, by which the round
+        is judged, or ``None`` if the nodes measured none.
     """
-    deployment, number = opened.deployment, opened.number
+    nodes, policy = clients.nodes, clients.policy
     reported: dict[int, ReportedMetrics] = {}
     for reply in replies:
-        node = deployment.exchange.node_of(reply)
-        client = deployment.nodes.client_of(node)
+        node = clients.exchange.node_of(reply)
+        client = nodes.client_of(node)
         if client is None:
             log.warning("Round %d: an evaluation of node %d, which was not asked, is ignored.", number, node)
         elif reply.has_error():
@@ -68,15 +89,13 @@ def average_evaluations(opened: OpenRound, replies: Iterable[Message]) -> Metric
         else:
             reported.setdefault(client, read_metrics(reply.content))
     if not reported:
-        opened.node_losses = None
-        return None
-    clients = list(reported)
-    means, problems = mean_metrics(list(reported.values()), deployment.policy.weighted_by_key)
+        return None, None
+    evaluators = list(reported)
+    means, problems = mean_metrics(list(reported.values()), policy.weighted_by_key)
     for place, complaints in problems.items():
-        node = deployment.nodes.nodes[clients[place]]
+        node = nodes.nodes[evaluators[place]]
         log.warning("Round %d: in the evaluation of node %d, %s.", number, node, "; ".join(complaints))
-    opened.node_losses = _losses_by_client(reported, deployment.nodes.capacity) if "loss" in means else None
-    return means
+    return means, _losses_by_client(reported, nodes.capacity) if "loss" in means else None
 
 
 def _losses_by_client(reported: Mapping[int, ReportedMetrics], clients: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtaco.errors import InvalidInput
-from fedtaco.records import Arrays
+from fedtaco.methods import NamedTensors
 
 
 class NodeRegistry:
@@ -51,28 +51,28 @@ class NodeRegistry:
         """Return how log lines name a client."""
         return f"node {self.nodes[client]} (client {client})"
 
-    def to_arrays(self) -> Arrays:
-        """Return the registry as arrays for a checkpoint."""
+    def to_tensors(self) -> NamedTensors:
+        """Return the registry as plain data, which a checkpoint stores."""
         return {
-            "flower/nodes": np.array(self.nodes, dtype=np.uint64),
-            "flower/last_used": np.array(self.last_used, dtype=np.int64),
+            "ids": torch.from_numpy(np.array(self.nodes, dtype=np.uint64)),
+            "last_used": torch.tensor(self.last_used, dtype=torch.int64),
         }
 
     @classmethod
-    def from_arrays(cls, capacity: int, stored: Arrays) -> NodeRegistry:
-        """Return the registry from the arrays of a checkpoint, or a new one if there are none.
+    def from_tensors(cls, capacity: int, stored: NamedTensors) -> NodeRegistry:
+        """Return the registry that :meth:`to_tensors` stored, or a new one if there is none.
 
         Raises
         ------
         InvalidInput
-            If the arrays are not those that :meth:`to_arrays` returns.
+            If the tensors are not those of a registry.
         """
         if not stored:
             return cls(capacity)
-        none = np.empty(0)
-        nodes, last_used = stored.get("flower/nodes", none), stored.get("flower/last_used", none)
+        none = torch.empty(0)
+        nodes, last_used = stored.get("ids", none), stored.get("last_used", none)
         is_valid = nodes.ndim == 1 and len(nodes) <= capacity and last_used.shape == (capacity,)
-        is_valid = is_valid and nodes.dtype == np.uint64 and len(np.unique(nodes)) == len(nodes)
-        if not (is_valid and last_used.dtype == np.int64 and (last_used >= 0).all()):
+        is_valid = is_valid and nodes.dtype == torch.uint64 and len(set(nodes.tolist())) == len(nodes)
+        if not (is_valid and last_used.dtype == torch.int64 and bool((last_used >= 0).all())):
             raise InvalidInput("The checkpoint does not say which node is which client; use a new checkpoint folder.")
         return cls(capacity, nodes.tolist(), last_used.tolist())

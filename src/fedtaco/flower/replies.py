@@ -1,7 +1,8 @@
 """Collection of replies: each is checked on arrival; a bad one is dropped and never stops the run."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
 from flwr.app import Message, MetricRecord, RecordDict
@@ -43,49 +44,44 @@ class UnusableReply(Exception):
     """Raised for a reply that cannot be used; the message is the reason."""
 
 
+@dataclass(frozen=True)
+class UploadFormat:
+    """What an honest reply to one phase of a round contains."""
+
+    compression: Compression
+    """Decodes the uploads."""
+    template: NamedTensors
+    """Names, shapes and types of the tensors of an upload."""
+    payload: NamedTensors
+    """The same of what a client sends: the upload after compression, and buffers."""
+    min_buffers: Tensor
+    """The lowest valid value of each buffer."""
+    weighted_by_key: str | None
+    """The metric that is the weight of a reply; ``None`` if all count alike."""
+
+
 class ReplyCollector:
     """Collects the replies of a cohort to one set of instructions, one at a time and in any order.
 
     Parameters
     ----------
-    compression
-        Decodes the uploads.
+    expected
+        What an honest reply contains.
     instructions
         What the cohort received.
-    cohort
-        The clients that received it.
-    template
-        Names, shapes and types of the tensors of an honest upload.
-    payload
-        The same of what an honest client sends: the upload after compression, and buffers.
-    min_buffers
-        The lowest valid value of each buffer.
     valid_steps
-        The numbers of local steps that each client of the cohort may have taken.
-    weighted_by_key
-        The metric that is the weight of a reply; ``None`` if all count alike.
+        For each client of the cohort, the numbers of local steps that it may have taken.
     """
 
-    def __init__(
-        self,
-        compression: Compression,
-        instructions: Instructions,
-        cohort: list[int],
-        template: NamedTensors,
-        payload: NamedTensors,
-        min_buffers: Tensor,
-        valid_steps: Sequence[Domain],
-        weighted_by_key: str | None,
-    ) -> None:
-        self.compression, self.instructions, self.cohort = compression, instructions, cohort
-        self.template, self.payload, self.min_buffers = template, payload, min_buffers
-        self.valid_steps, self.weighted_by_key = valid_steps, weighted_by_key
-        self.rows = {client: row for row, client in enumerate(cohort)}
+    def __init__(self, expected: UploadFormat, instructions: Instructions, valid_steps: Mapping[int, Domain]) -> None:
+        self.expected, self.instructions, self.valid_steps = expected, instructions, valid_steps
+        self.cohort = list(valid_steps)
+        self.rows = {client: row for row, client in enumerate(self.cohort)}
         self.matrices: dict[str, Tensor] = {}
         self.counts: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.metrics: dict[int, ReportedMetrics] = {}
-        self.traffic = Traffic(down=len(cohort) * instructions.nbytes)
+        self.traffic = Traffic(down=len(self.cohort) * instructions.nbytes)
         self.lost_memory: list[int] = []
         self.dropped: dict[int, str] = {}
         self.reported: list[int] = []
@@ -129,7 +125,7 @@ class ReplyCollector:
     def mean_metrics(self, results: CohortResults) -> tuple[MetricRecord, dict[int, list[str]]]:
         """Return the weighted means of the metrics in the used replies, and what is wrong with some, by client."""
         clients = results.clients.tolist()
-        means, problems = mean_metrics([self.metrics[client] for client in clients], self.weighted_by_key)
+        means, problems = mean_metrics([self.metrics[client] for client in clients], self.expected.weighted_by_key)
         return means, {clients[place]: own for place, own in problems.items()}
 
     def _take(self, client: int, message: Message) -> None:
@@ -144,12 +140,12 @@ class ReplyCollector:
             found = header.get(wire_key(name))
             if found != expected:
                 raise UnusableReply(f"it answers {wire_key(name)} {quoted(found)} instead of {expected!r}")
-        steps, valid_steps = header.get(wire_key("steps")), self.valid_steps[self.rows[client]]
+        steps, valid_steps = header.get(wire_key("steps")), self.valid_steps[client]
         if not isinstance(steps, int) or not valid_steps.admits(steps):
             raise UnusableReply(f"it states {quoted(steps)} steps instead of {valid_steps.describe()}")
         content = message.content
         metrics = read_metrics(content)
-        count = _count(metrics, self.weighted_by_key)
+        count = _count(metrics, self.expected.weighted_by_key)
         vectors = self._vectors(client, content)
         for name, tensor in vectors.items():
             if name not in self.matrices:
@@ -161,24 +157,24 @@ class ReplyCollector:
 
     def _vectors(self, client: int, content: RecordDict) -> NamedTensors:
         """Return the decoded upload and the buffers, after checking sizes, names, shapes, types and values."""
-        limits = {name: expected.nbytes for name, expected in self.payload.items()}
+        limits = {name: expected.nbytes for name, expected in self.expected.payload.items()}
         total = sum(limits.values())
         buffers = read_tensors(content, "buffers", limits.pop("buffers", 0))
         sent = read_tensors(content, "arrays", sum(limits.values()))
         self._require_template({**sent, **buffers})
         self.traffic += Traffic(up=total)
-        vectors = self.compression.decompress(self.instructions, client, sent, self.template)
+        vectors = self.expected.compression.decompress(self.instructions, client, sent, self.expected.template)
         received = buffers.get("buffers", self.instructions.buffers)
         rows = {name: tensor[None] for name, tensor in vectors.items()}
-        for reason in find_invalid(rows, received[None], self.min_buffers).values():
+        for reason in find_invalid(rows, received[None], self.expected.min_buffers).values():
             raise UnusableReply(reason)
         return {**vectors, **buffers}
 
     def _require_template(self, found: NamedTensors) -> None:
         """Raise UnusableReply unless the tensors have the names, shapes and types of an honest reply."""
-        if set(found) != set(self.payload):
-            raise UnusableReply(f"it contains {_names(found)} instead of {_names(self.payload)}")
-        for name, expected in self.payload.items():
+        if set(found) != set(self.expected.payload):
+            raise UnusableReply(f"it contains {_names(found)} instead of {_names(self.expected.payload)}")
+        for name, expected in self.expected.payload.items():
             tensor = found[name]
             if tensor.shape != expected.shape or tensor.dtype != expected.dtype:
                 raise UnusableReply(

@@ -1,49 +1,61 @@
 """The server side: a Flower strategy that runs any method."""
 
 import secrets
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result, Strategy
+from flwr.serverapp.strategy import Result
 from torch import nn
 
-from fedtaco.codecs import parse_codec
-from fedtaco.errors import InvalidInput, RunStopped, StopTraining
+from fedtaco.errors import InvalidInput
+from fedtaco.federation import Federation
 from fedtaco.flower.arrays import check_dtypes, with_weights
-from fedtaco.flower.deployment import Deployment, NodePolicy, wait_for_nodes
-from fedtaco.flower.evaluation import average_evaluations, evaluation_messages, recorded_scores
 from fedtaco.flower.exchange import Exchange
 from fedtaco.flower.log import log
 from fedtaco.flower.metrics import MAX_COUNT_RATIO
-from fedtaco.flower.node_registry import NodeRegistry
-from fedtaco.flower.open_round import OpenRound
-from fedtaco.flower.settings import StrategySettings, check_clipping, check_method, refuse_simulated_failures
-from fedtaco.flower.wire import WIRE_SETTINGS, refuse_own_keys
+from fedtaco.flower.node_clients import EvaluateFn, NodeClients, NodePolicy, wait_for_nodes
+from fedtaco.flower.wire import refuse_own_keys
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import FlatModel
 from fedtaco.parameters import split_names
 from fedtaco.records import PartitionRecord, RoundRecord, RunFolder
 from fedtaco.records.formatting import pluralize
-from fedtaco.run_state import RunState
-from fedtaco.runs.callbacks import Callback, CallbackList, following
-from fedtaco.runs.constants import make_constants
+from fedtaco.runs.callbacks import Callback, CallbackList, Run, following
+from fedtaco.runs.execution import PreparedRun
 from fedtaco.runs.recorder import Recorder
-from fedtaco.runs.setting_checks import check_settings
-from fedtaco.runs.settings import RunSettings, SharedSettings, declared
 from fedtaco.sample_checks import check_weights
-from fedtaco.server import Server, cohort_size
+from fedtaco.server import Server
+from fedtaco.settings.checks import check_setting, check_settings
+from fedtaco.settings.declarations import MAX_COUNT, RunSettings, SharedSettings, declared, setting
+from fedtaco.settings.run_spec import RunSpec
 from fedtaco.trust import DETECTORS, Detector
-from fedtaco.unequal_work import parse_local_work
-from fedtaco.version import __version__
-
-EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
-"""Evaluates the global model on the server, given the round and the model."""
 
 
-class FedStrategy(Strategy):
+class StrategySettings(SharedSettings, total=False):
+    """Keyword arguments of :class:`FedStrategy`, besides those in its signature."""
+
+    fraction_train: Annotated[float, setting(1.0, "Fraction of the clients in a round.", low=0, open_low=True, high=1)]
+    min_train_nodes: Annotated[int, setting(2, "Minimum number of nodes in a round.", low=1)]
+    min_available_nodes: Annotated[int, setting(2, "Number of nodes that must be connected.", low=1)]
+    weighted_by_key: Annotated[
+        str | None, setting(None, "Metric that weights replies, such as num-examples; all count alike by default.")
+    ]
+    fraction_evaluate: Annotated[
+        float, setting(1.0, "Fraction of the connected nodes that evaluates the model.", low=0, high=1)
+    ]
+    clients: Annotated[
+        int | None,
+        setting(None, "Number of nodes in the run; those connected at its start by default.", low=1, high=MAX_COUNT),
+    ]
+    dataset: Annotated[str, setting("own data", "Name of the data in the report.")]
+    target: Annotated[float, setting(0.9, "Accuracy for rounds-to-accuracy in the report.", low=0, high=1)]
+
+
+class FedStrategy:
     """Runs a method on Flower. Client apps must reply with :func:`fedtaco.flower.train`.
 
     Parameters
@@ -110,40 +122,45 @@ class FedStrategy(Strategy):
         callbacks: Sequence[Callback] = (),
         **settings: Unpack[StrategySettings],
     ) -> None:
-        self.method, self.model = METHODS.instance(method), model
-        self.detector = DETECTORS.instance(detector)
-        refuse_simulated_failures(settings)
-        self.settings: dict[str, Any] = check_settings(StrategySettings, settings)
-        check_dtypes(self._flatten(model).module)
-        own = self.settings
-        weighting = "uniform" if own["weighted_by_key"] is None else "samples"
-        run_settings: dict[str, Any] = {name: own[name] for name in declared(SharedSettings)}
-        run_settings |= {"local_steps": local_steps, "participation": own["fraction_train"], "weighting": weighting}
-        self.run_settings = check_settings(RunSettings, run_settings)
-        self.local_work = parse_local_work(own["local_work"])
-        self.codec = parse_codec(own["compress"])
-        check_method(self.method, own)
-        check_clipping(self.method, self.detector)
-        self.policy = NodePolicy(
-            method=METHODS.spec(self.method),
-            min_train_nodes=own["min_train_nodes"],
-            min_available_nodes=max(own["min_available_nodes"], own["min_train_nodes"]),
-            weighted_by_key=own["weighted_by_key"],
+        _refuse_simulated_failures(settings)
+        given: dict[str, Any] = check_settings(StrategySettings, settings)
+        self.model = model
+        self.spec = RunSpec.with_defaults(
+            METHODS.instance(method),
+            {
+                **{name: given[name] for name in (*declared(SharedSettings), "clients", "dataset", "target")},
+                "local_steps": local_steps,
+                "participation": given["fraction_train"],
+                "weighting": "uniform" if given["weighted_by_key"] is None else "samples",
+                "partition": "by node",
+                "model": type(model).__name__,
+            },
+            detector=DETECTORS.instance(detector),
+            on_nodes=True,
         )
+        self.policy = NodePolicy(
+            min_train_nodes=given["min_train_nodes"],
+            min_available_nodes=max(given["min_available_nodes"], given["min_train_nodes"]),
+            weighted_by_key=given["weighted_by_key"],
+            fraction_evaluate=given["fraction_evaluate"],
+        )
+        self._clients: int | None = given["clients"]
+        check_dtypes(self._flatten(model).module)
         self.folder = None if checkpoint is None else RunFolder(checkpoint)
         self.overwrite = overwrite
-        self.callback = CallbackList(callbacks)
-        self.deployment: Deployment | None = None
-        self._round: OpenRound | None = None
+        self.callback = CallbackList([*callbacks, _RoundLog()])
+        self.recorder: Recorder | None = None
+        self.node_clients: NodeClients | None = None
+        """The records and the nodes of the run, once it has begun."""
 
     def summary(self) -> None:
         """Log the settings of the run."""
-        policy, run = self.policy, self.run_settings
-        key, cost = policy.weighted_by_key, self.method.cost
+        policy, spec, run = self.policy, self.spec, self.spec.settings
+        key, cost = policy.weighted_by_key, spec.method.cost
         weighting = f"by {key}, as the nodes state it, but at most {MAX_COUNT_RATIO:g} times the median"
         epochs = "" if run["local_epochs"] is None else f"{pluralize(run['local_epochs'], 'epoch')} in at most "
         lines = [
-            f"Method: {self.method.name}, {self.method.summary}",
+            f"Method: {spec.method.name}, {spec.method.summary}",
             f"Weighting: {'uniform, all replies count alike' if key is None else weighting}",
             f"Local: {epochs}{pluralize(run['local_steps'], 'step')} of {pluralize(run['batch_size'], 'sample')}, "
             f"{run['optimizer']} with a "
@@ -151,15 +168,15 @@ class FedStrategy(Strategy):
             f"Cohort: {run['participation']:g} of the clients, at least {policy.min_train_nodes}; "
             f"{policy.min_available_nodes} must be connected",
             f"On the wire: {pluralize(cost.down, 'vector')} and {pluralize(cost.scalars_down, 'scalar')} down, "
-            f"{cost.up:g} vector{'' if cost.up == 1 else 's'} up; compression: {self.codec}",
-            f"Detector: {self.detector.name}",
+            f"{cost.up:g} vector{'' if cost.up == 1 else 's'} up; compression: {spec.codec}",
+            f"Detector: {spec.detector.name}",
             f"Checkpoint: {'none' if self.folder is None else self.folder.path}",
         ]
-        if not self.local_work.is_full:
+        if not spec.work.local_work.is_full:
             lines.insert(3, f"Local work: a share of the steps, {run['local_work']}")
         if run["personal"] is not None:
             lines.insert(3, f"Personal layers, which stay on the nodes: {run['personal']}")
-        if note := self.detector.note(self.codec):
+        if note := spec.detector.note(spec.codec):
             lines.append(note)
         for line in lines:
             log.info("\t├── %s", line)
@@ -167,41 +184,8 @@ class FedStrategy(Strategy):
             log.info(
                 "\t├── %s keeps memory on its clients: for an exact resume, give every node a folder of its own, "
                 "--node-config 'memory-dir=\"…\"'",
-                self.method.name if cost.memory else "A model with personal layers",
+                spec.method.name if cost.memory else "A model with personal layers",
             )
-
-    # Flower's hooks
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Return the messages of a round. They contain the strategy's own copy of the model; ``arrays`` is not read."""
-        refuse_own_keys("train_config", config)
-        self._round = self._running().open_round()
-        return self._round.train_messages(config)
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Collect the replies, one at a time, and return the new global model and the mean metrics of the replies."""
-        deployment, opened = self._running(), self._open_round()
-        for reply in replies:
-            opened.take(reply)
-        metrics = opened.conclude()
-        deployment.state = opened.outcome.state
-        return deployment.arrays(), metrics
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Return one message for each node that evaluates the model."""
-        refuse_own_keys("evaluate_config", config)
-        fraction = self.settings["fraction_evaluate"]
-        return evaluation_messages(self._open_round(), grid, arrays, config, fraction)
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the weighted means of the metrics that the nodes measured."""
-        return average_evaluations(self._open_round(), replies)
 
     def start(
         self,
@@ -246,129 +230,89 @@ class FedStrategy(Strategy):
             :func:`fedtaco.flower.train`. Also if no reply could be used in any round.
         """
         self.summary()
+        refuse_own_keys("train_config", train_config or ConfigRecord())
+        refuse_own_keys("evaluate_config", evaluate_config or ConfigRecord())
+        policy = replace(
+            self.policy,
+            train_config=train_config or ConfigRecord(),
+            evaluate_config=evaluate_config or ConfigRecord(),
+            evaluate_fn=evaluate_fn,
+        )
         model = self._flatten(with_weights(self.model, initial_arrays))
         check_weights(model.module)
+        check_weights(model.module)
         exchange = Exchange(grid, timeout)
-        server = self._server(num_rounds, self._client_count(exchange))
-        clients = server.constants.clients
-        recorder = Recorder(self.folder, self._config(server), PartitionRecord.unknown(clients), every_round=True)
-        ran_by = {"engine": "flower", "reason": f"on {pluralize(clients, 'node')}", "run": secrets.token_hex(8)}
+        clients = self._client_count(exchange)
+        rounds = check_setting(RunSettings, "rounds", num_rounds)
+        spec = self.spec.with_settings(clients=clients, rounds=rounds)
+        server = Server(
+            spec,
+            spec.constants(clients, spec.settings["local_steps"]),
+            min(clients, max(spec.cohort_size(clients), policy.min_train_nodes)),
+        )
+        recorder = self.recorder = Recorder(self.folder, spec, PartitionRecord.unknown(clients), every_round=True)
         with recorder.claim(resume=not self.overwrite, overwrite=self.overwrite):
-            initial = server.initial_state(model.vector.clone(), model.buffers.clone())
-            memory = self.method.client_memory(initial.server.weights, server.constants)
-            state = recorder.begin(initial, ran_by, resume=not self.overwrite, client_memory=memory)
-            nodes = NodeRegistry.from_arrays(clients, recorder.extra)
-            sent = {**self.run_settings, "clients": clients, "rounds": num_rounds}
-            settings = {name: sent[name] for name in WIRE_SETTINGS}
-            run = self.deployment = Deployment(
-                self.policy, settings, self.local_work, server, model, recorder, exchange, state, nodes
-            )
-            result = Result(arrays=run.arrays())
-            if run.state.round:
-                log.info("Continuing after round %d of %d.", run.state.round, num_rounds)
-            elif evaluate_fn is not None:
-                _store_metrics(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
-            ending: RunStopped | StopTraining | None = None
-            followed = run.as_run()
-            with following(self.callback, [recorder.config]):
-                try:
-                    self.callback.on_run_begin(followed)
-                    for number in range(run.state.round + 1, num_rounds + 1):
-                        record = self._run_round(number, result, train_config, evaluate_config, evaluate_fn)
-                        self.callback.on_round_end(followed, record)
-                except (RunStopped, StopTraining) as stop:
-                    ending = stop
-                if not isinstance(ending, RunStopped):
-                    ending = run.untrained() or ending
-                self.callback.on_run_end(followed, run.finish(ending))
-            if isinstance(ending, RunStopped):
-                raise ending
-            if ending is not None:
-                log.info("The run was ended after round %d: %s.", run.state.round, ending)
-            return result
+            return self._run(server, model, policy, exchange)
 
-    def _run_round(
-        self,
-        number: int,
-        result: Result,
-        train_config: ConfigRecord | None,
-        evaluate_config: ConfigRecord | None,
-        evaluate_fn: EvaluateFn | None,
-    ) -> RoundRecord:
-        deployment = self._running()
-        exchange, num_rounds = deployment.exchange, deployment.server.constants.rounds
-        messages = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), exchange.grid))
-        log.info("Round %d of %d: training on %s.", number, num_rounds, pluralize(len(messages), "node"))
-        _, metrics = self.aggregate_train(number, exchange.replies(messages))
-        _store_metrics(result.train_metrics_clientapp, number, metrics)
+    def _run(self, server: Server, model: FlatModel, policy: NodePolicy, exchange: Exchange) -> Result:
+        """Run a federation of nodes, and return what Flower expects of a strategy."""
+        recorder = self.recorder
+        assert recorder is not None
+        engine = f"on {pluralize(server.constants.clients, 'node')}"
+        ran_by = {"engine": "flower", "reason": engine, "run": secrets.token_hex(8)}
+        nodes = self.node_clients = NodeClients(server, model, policy, exchange, lambda: str(recorder.ran_by["run"]))
 
-        def measure(state: RunState) -> dict[str, Any]:
-            deployment.state = state
-            self.callback.on_evaluation_begin(deployment.as_run(), number)
-            arrays = deployment.arrays()
-            requests = list(self.configure_evaluate(number, arrays, evaluate_config or ConfigRecord(), exchange.grid))
-            measured = self.aggregate_evaluate(number, exchange.replies(requests))
-            _store_metrics(result.evaluate_metrics_clientapp, number, measured)
-            central = None if evaluate_fn is None else evaluate_fn(number, arrays)
-            _store_metrics(result.evaluate_metrics_serverapp, number, central)
-            return recorded_scores(measured, central, self._open_round().node_losses)
-
-        record = deployment.close_round(self._open_round(), measure).record
-        result.arrays = deployment.arrays()
-        shown = "" if record.accuracy is None else f", accuracy {record.accuracy:.1%}"
-        log.info("Round %d of %d is done: %s%s.", number, num_rounds, self._open_round().describe(), shown)
-        return record
+        prepared = PreparedRun(
+            Federation(server, nodes, model),
+            recorder,
+            f"flower, {engine}",
+            ran_by,
+            lambda *_: {"partition_notes": [], "nodes": nodes.nodes.nodes},
+        )
+        with following(self.callback, [server.spec.config]):
+            prepared.execute(self.callback, resume=not self.overwrite)
+        nodes.metrics.arrays = nodes.arrays(recorder.state)
+        return nodes.metrics
 
     def _flatten(self, model: nn.Module) -> FlatModel:
-        return FlatModel(model, personal=split_names(self.settings["personal"] or ""))
-
-    def _running(self) -> Deployment:
-        """Return the run in progress."""
-        if self.deployment is None:
-            raise InvalidInput("No run is in progress; call start() of FedStrategy, which runs the rounds.")
-        return self.deployment
-
-    def _open_round(self) -> OpenRound:
-        """Return the round in progress."""
-        assert self._round is not None
-        return self._round
-
-    def _server(self, num_rounds: int, clients: int) -> Server:
-        """Return the server of a run; raise InvalidInput if a setting is not valid."""
-        run = check_settings(RunSettings, {**self.run_settings, "rounds": num_rounds})
-        constants = make_constants(run, clients=clients, rounds=num_rounds, local_steps=run["local_steps"])
-        size = min(clients, max(cohort_size(run["participation"], clients), self.policy.min_train_nodes))
-        return Server(self.method, constants, run["seed"], size, self.detector, run["eval_every"], self.codec)
-
-    def _config(self, server: Server) -> dict[str, Any]:
-        """Return the settings as the run folder stores them."""
-        names = (*declared(SharedSettings), "local_steps", "participation", "weighting")
-        run = {name: self.run_settings[name] for name in names if self.run_settings[name] is not None}
-        return {
-            "fedtaco": __version__,
-            **run,
-            "rounds": server.constants.rounds,
-            "detector": DETECTORS.spec(self.detector),
-            "engine": "flower",
-            "method": self.policy.method,
-            "dataset": self.settings["dataset"],
-            "model": type(self.model).__name__,
-            "partition": "by node",
-            "clients": server.constants.clients,
-            "target": self.settings["target"],
-            "parameters": {**self.method.parameters(), **self.detector.parameters()},
-        }
+        return FlatModel(model, personal=split_names(self.spec.settings["personal"] or ""))
 
     def _client_count(self, exchange: Exchange) -> int:
         """Return the number of clients: as in the run to resume, as set, or as many as nodes are connected."""
         if self.folder is not None and self.folder.exists() and not self.overwrite:
             return int(self.folder.config()["clients"])
-        if self.settings["clients"] is not None:
-            return int(self.settings["clients"])
+        if self._clients is not None:
+            return self._clients
         wanted = self.policy.min_available_nodes
         return len(wait_for_nodes(exchange, lambda connected: len(connected) >= wanted, wanted))
 
 
-def _store_metrics(results: MutableMapping[int, MetricRecord], number: int, metrics: MetricRecord | None) -> None:
-    if metrics is not None:
-        results[number] = metrics
+class _RoundLog(Callback):
+    """Logs how a run proceeds."""
+
+    def on_run_begin(self, run: Run) -> None:
+        if run.history:
+            log.info("Continuing after round %d of %d.", len(run.history), run.config["rounds"])
+
+    def on_round_end(self, run: Run, record: RoundRecord) -> None:
+        used = record.cohort - len(record.dropped)
+        replies = f"{'1 reply' if used == 1 else f'{used} replies'} used"
+        replies += f", {len(record.dropped)} dropped" if record.dropped else ""
+        accuracy = "" if record.accuracy is None else f", accuracy {record.accuracy:.1%}"
+        log.info("Round %d of %d is done: %s%s.", record.round, run.config["rounds"], replies, accuracy)
+        if record.warning is not None and all(one.warning is None for one in run.history[:-1]):
+            log.warning("Round %d: %s.", record.round, record.warning)
+
+    def on_run_end(self, run: Run, summary: Mapping[str, Any]) -> None:
+        if summary["ended_early"] is not None:
+            log.info("The run was ended after round %d: %s.", len(run.history), summary["ended_early"])
+
+
+def _refuse_simulated_failures(settings: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for settings that let simulated clients fail."""
+    for name in ("client_dropout", "deadline"):
+        if settings.get(name) is not None:
+            raise InvalidInput(
+                f"{name} is for simulated clients; real nodes fail by themselves: omit it, and limit the wait for "
+                "replies by the timeout of start()."
+            )

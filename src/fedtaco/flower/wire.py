@@ -20,18 +20,19 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
 
+from fedtaco.codecs import Codec
 from fedtaco.cohort import ClientResult, Instructions, Phase
 from fedtaco.data import steps_for_epochs
 from fedtaco.errors import InvalidInput
 from fedtaco.files import reason_of
 from fedtaco.flower.arrays import read_tensors, to_record
-from fedtaco.methods import Broadcast, Constants, Cost, NamedTensors
+from fedtaco.methods import Broadcast, Cost, Method, NamedTensors
 from fedtaco.models import FlatModel
 from fedtaco.parameters import Domain, ParameterValue
 from fedtaco.printable import quoted
-from fedtaco.runs.constants import make_constants
-from fedtaco.runs.setting_checks import check_settings
-from fedtaco.runs.settings import MAX_COUNT, RunSettings, declared
+from fedtaco.settings.checks import check_settings
+from fedtaco.settings.declarations import MAX_COUNT, RunSettings, declared
+from fedtaco.settings.run_spec import RunSpec
 from fedtaco.unequal_work import steps_of_share
 
 HEADER = "fedtaco"
@@ -111,17 +112,18 @@ class NodeInstructions(_CommonInstructions):
     work_share: Annotated[float, Domain("share of the local steps that the node takes", low=0, open_low=True, high=1)]
     method: Annotated[str, re.compile(r"[\w.:-]{1,200}")]
     settings: Mapping[str, Any]
-    """The settings in :data:`WIRE_SETTINGS`."""
+    """Settings of the run, at least those in :data:`WIRE_SETTINGS`, which are sent."""
     parameters: Mapping[str, ParameterValue]
     """The parameters of the method."""
     scalars: Mapping[str, float]
     """The scalars of the broadcast for this client."""
 
-    @property
-    def constants(self) -> Constants:
-        """The constants of the run."""
-        numbers = {name: self.settings[name] for name in ("clients", "rounds", "local_steps")}
-        return make_constants(self.settings, **numbers)
+    def run_spec(self, method: Method, codec: Codec) -> RunSpec:
+        """Return the run as this node knows it; raise InvalidInput if its settings are not valid together."""
+        try:
+            return RunSpec.with_defaults(method, self.settings, codec=codec)
+        except InvalidInput as error:
+            raise invalid_message(error) from error
 
     def local_steps(self, samples: int) -> int:
         """Return the number of steps of a node with this many samples: its share of at most ``local_steps``."""
@@ -132,7 +134,7 @@ class NodeInstructions(_CommonInstructions):
 
     def to_config(self) -> dict[str, ConfigValue]:
         """Return the entries of a message's ``config``."""
-        settings = {wire_key(name): value for name, value in self.settings.items() if value is not None}
+        settings = {wire_key(name): self.settings[name] for name in WIRE_SETTINGS if self.settings[name] is not None}
         parameters = {f"parameter.{name}": value for name, value in self.parameters.items()}
         scalars = {f"scalar.{name}": value for name, value in self.scalars.items()}
         return {**self._single_entries(), **settings, **parameters, **scalars}

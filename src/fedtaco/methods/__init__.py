@@ -10,9 +10,6 @@ from fedtaco.methods.base import (
     NamedTensors,
     ServerState,
     Uploads,
-    check_optimizer,
-    check_participation,
-    check_unequal_steps,
 )
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
@@ -122,9 +119,6 @@ __all__ = [
     "TacoUniform",
     "Tailored",
     "Uploads",
-    "check_optimizer",
-    "check_participation",
-    "check_unequal_steps",
     "geometry_of",
     "gram_matrix",
     "weighted_sum",

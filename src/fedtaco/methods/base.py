@@ -37,8 +37,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedtaco.errors import InvalidInput
-from fedtaco.local_optimizer import LocalOptimizer
 from fedtaco.methods.constants import Constants
 from fedtaco.methods.cost import Cost
 from fedtaco.methods.geometry import Geometry, geometry_of, weighted_sum
@@ -134,8 +132,6 @@ class Uploads:
     """The weights p_i that the method's ``weigh`` chose."""
     training_losses: Tensor = field(default_factory=lambda: torch.empty(0))
     """The mean loss over the local steps of each client, as it states it; NaN if unknown."""
-    sides: Tensor = field(default_factory=lambda: torch.empty(0))
-    """Position of each client in the largest disagreement of the round, from -1 to 1; NaN if unknown."""
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -304,31 +300,6 @@ class Method(Configurable):
     def output(self, server: ServerState) -> Tensor:
         """Return the weights of the model that the method returns at the end."""
         return server.weights
-
-
-def check_optimizer(method: Method, optimizer: LocalOptimizer) -> None:
-    """Raise InvalidInput if a method cannot be combined with an optimizer."""
-    if optimizer.transforms_gradients and method.cost.gradients > 1:
-        name = type(optimizer).__name__.lower()
-        raise InvalidInput(
-            f"optimizer is '{name}', which allows one gradient per step, but {method.name} computes "
-            f"{method.cost.gradients}; use sgd."
-        )
-
-
-def check_participation(method: Method, participation: float) -> None:
-    """Raise InvalidInput if a method needs all clients in every round, and only a fraction takes part."""
-    if method.needs_all_clients and participation < 1:
-        raise InvalidInput(f"participation is {participation:g}, but {method.name} needs all clients; set it to 1.")
-
-
-def check_unequal_steps(method: Method) -> None:
-    """Raise InvalidInput if clients that take different numbers of steps cannot be combined with a method."""
-    if method.unequal_steps is None:
-        raise InvalidInput(
-            f"{method.name} requires all clients to take equally many steps; use local_work full and one number of "
-            "local_steps for all clients."
-        )
 
 
 def _in_gradient_units(displacement: Tensor, steps: float, local_lr: float) -> Tensor:

@@ -20,7 +20,8 @@ class Quantity:
     title: str
     """Entry in the report's menu."""
     measure: Callable[[Any], Any]
-    """Function of the round's :class:`~fedtaco.methods.Uploads` that returns a tensor with one number per upload.
+    """Function of a :class:`~fedtaco.run_state.RoundOutcome` that returns a tensor with one number per upload, or
+    ``None`` if nothing is known.
 
     A number that is not finite is recorded as ``None``. For a diagnosed quantity, a function of a
     :class:`~fedtaco.records.ClientDiagnostics` that returns one number or ``None``.
@@ -35,14 +36,12 @@ class Quantity:
 
 
 QUANTITIES: tuple[Quantity, ...] = (
-    Quantity("alpha", "α", "α, TACO's coefficient", lambda uploads: uploads.geometry.alpha, scale="all-runs"),
-    Quantity(
-        "cosine", "cosine", "cosine with the mean upload", lambda uploads: uploads.geometry.cosines, scale="signed"
-    ),
-    Quantity("norm", "norm", "norm of the upload", lambda uploads: uploads.geometry.norms),
-    Quantity("weight", "weight", "weight in the aggregate", lambda uploads: uploads.aggregation_weights, unused=0.0),
-    Quantity("training_loss", "training loss", "training loss", lambda uploads: uploads.training_losses),
-    Quantity("side", "side", "side in the largest disagreement", lambda uploads: uploads.sides, scale="signed"),
+    Quantity("alpha", "α", "α, TACO's coefficient", attrgetter("uploads.geometry.alpha"), scale="all-runs"),
+    Quantity("cosine", "cosine", "cosine with the mean upload", attrgetter("uploads.geometry.cosines"), scale="signed"),
+    Quantity("norm", "norm", "norm of the upload", attrgetter("uploads.geometry.norms")),
+    Quantity("weight", "weight", "weight in the aggregate", attrgetter("uploads.aggregation_weights"), unused=0.0),
+    Quantity("training_loss", "training loss", "training loss", attrgetter("uploads.training_losses")),
+    Quantity("side", "side", "side in the largest disagreement", attrgetter("sides"), scale="signed"),
 )
 """Every quantity of uploads, in the order of the report's menu."""
 DIAGNOSED: tuple[Quantity, ...] = (

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.experiment.config import resolve_config
+from fedtaco.experiment.specs import build_spec
 from fedtaco.reproduce.presets import Panel, Preset, Variant
-from fedtaco.runs.settings import ExperimentConfig
+from fedtaco.settings.run_spec import RunSpec
 
 SCALES = ("smoke", "small", "full")
 FULL_SEEDS = 3
@@ -56,8 +56,8 @@ class Scale:
         default = FULL_SEEDS if self.name == "full" else 1
         return default if self.seeds is None else self.seeds
 
-    def training_length(self, full: ExperimentConfig) -> dict[str, int]:
-        """Return the number of rounds and local steps to run; ``full`` is the paper's configuration."""
+    def training_length(self, full: Mapping[str, Any]) -> dict[str, int]:
+        """Return the number of rounds and local steps to run; ``full`` holds the paper's settings."""
         rounds, steps = {
             "full": (full["rounds"], full["local_steps"]),
             "small": (max(5, full["rounds"] // 5), max(10, full["local_steps"] // 5)),
@@ -71,20 +71,20 @@ class Scale:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One cell of a table or figure, with a configuration for each seed."""
+    """One cell of a table or figure, with a run for each seed."""
 
     panel: Panel
     variant: Variant
-    configs: list[ExperimentConfig]
+    specs: list[RunSpec]
 
     @property
     def key(self) -> CellKey:
         return self.panel.name, self.variant.name
 
-    def folder(self, config: ExperimentConfig) -> Path:
+    def folder(self, spec: RunSpec) -> Path:
         """Return the folder of a run, relative to the folder of the reproduction."""
         variant = self.variant.name.replace(" ", "")
-        return Path(self.panel.name.replace(" ", "-")) / f"{variant}-seed{config['seed']}"
+        return Path(self.panel.name.replace(" ", "-")) / f"{variant}-seed{spec.settings['seed']}"
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ class Plan:
     """Whether seconds are measured in the whole runs, and not in separate short ones."""
 
     @property
-    def runs(self) -> list[tuple[ExperimentConfig, Path]]:
+    def runs(self) -> list[tuple[RunSpec, Path]]:
         """The whole runs with their folders; empty if it is enough to time a few rounds."""
         if self.preset.shows in VIEWS_WITHOUT_RUNS and not self.measured:
             return []
-        return [(config, cell.folder(config)) for cell in self.cells for config in cell.configs]
+        return [(spec, cell.folder(spec)) for cell in self.cells for spec in cell.specs]
 
     @property
     def needs_timing(self) -> bool:
@@ -133,10 +133,10 @@ def plan_reproduction(preset: Preset, scale: Scale, *, measured: bool = False) -
     engine = {"engine": "serial"} if measured else {}
     for panel in preset.panels:
         for variant in panel.variants:
-            full = _config(panel, variant, engine)
+            full = _spec(panel, variant, engine).settings
             length = scale.training_length(full)
-            configs = [_config(panel, variant, {**engine, **length, "seed": seed}) for seed in range(scale.seed_count)]
-            cells.append(PlannedCell(panel, variant, configs))
+            specs = [_spec(panel, variant, {**engine, **length, "seed": seed}) for seed in range(scale.seed_count)]
+            cells.append(PlannedCell(panel, variant, specs))
         paper = {"rounds": full["rounds"], "local_steps": full["local_steps"]}
         changed = [name for name in paper if length[name] != paper[name]]
         changes = [f"{length[name]} instead of {paper[name]} {name.replace('_', ' ')}" for name in changed]
@@ -145,6 +145,6 @@ def plan_reproduction(preset: Preset, scale: Scale, *, measured: bool = False) -
     return Plan(preset, cells, reductions, measured)
 
 
-def _config(panel: Panel, variant: Variant, settings: Mapping[str, Any]) -> ExperimentConfig:
+def _spec(panel: Panel, variant: Variant, settings: Mapping[str, Any]) -> RunSpec:
     own = {"method": variant.method, "parameters": dict(variant.parameters)}
-    return resolve_config(**{**panel.settings, **settings, **own})
+    return build_spec(**{**panel.settings, **settings, **own})

@@ -40,9 +40,9 @@ def run_plan(plan: Plan, out: Path, options: RunOptions, callback: Callback) -> 
         If ``out`` is a file or the folder of a single run, or a run folder cannot be used.
     """
     require_folder_for_runs(out)
-    summaries = run_all([(config, out / folder) for config, folder in plan.runs], options, callback)
+    summaries = run_all([(spec, out / folder) for spec, folder in plan.runs], options, callback)
     timed = time_rounds(plan.cells, options, callback) if plan.needs_timing else {}
-    seeds = len(plan.cells[0].configs)
+    seeds = len(plan.cells[0].specs)
     cells = [
         _collect(plan.preset, cell, summaries[seeds * index : seeds * (index + 1)], timed.get(cell.key))
         for index, cell in enumerate(plan.cells)
@@ -61,7 +61,7 @@ def _collect(
     return CellResult(
         panel=panel,
         variant=variant,
-        local_steps=cell.configs[0]["local_steps"],
+        local_steps=cell.specs[0].settings["local_steps"],
         summaries=summaries,
         curves=[history.column("accuracy") for history in histories],
         round_seconds=per_run if timed is None else timed,

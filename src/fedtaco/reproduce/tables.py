@@ -1,31 +1,23 @@
 """Build tables with our numbers and, in brackets, the paper's."""
 
-from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
 from fedtaco.records.detection_rates import KAPPAS, LIMITS
 from fedtaco.records.formatting import format_mean
+from fedtaco.report.table_formats import FormattedTable
 from fedtaco.reproduce.results import CellResult, Reproduction
 
 TIMEOUT_FACTOR = 1.8
 """A method that takes more than this many times FedAvg's seconds to the target is marked ○."""
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """A table of formatted cells."""
-
-    headers: list[str]
-    rows: list[list[str]]
-
-
-def build_table(reproduction: Reproduction) -> TextTable:
+def build_table(reproduction: Reproduction) -> FormattedTable:
     """Return the table of a reproduction, whose layout depends on what it shows.
 
     Returns
     -------
-    TextTable
+    FormattedTable
         One row per variant and one column per panel; for ``alpha`` one row per kind of client, for
         ``thresholds`` one row per κ.
     """
@@ -33,10 +25,30 @@ def build_table(reproduction: Reproduction) -> TextTable:
     return builders.get(reproduction.shows, _method_table)(reproduction)
 
 
-def _method_table(reproduction: Reproduction) -> TextTable:
+def _method_table(reproduction: Reproduction) -> FormattedTable:
     panels, variants = reproduction.panels, reproduction.variants
     rows = [[variant, *(_format_cell(reproduction, panel, variant) for panel in panels)] for variant in variants]
-    return TextTable(["method", *panels], rows)
+    return FormattedTable(["method", *panels], rows, [_numbers(cell) for cell in reproduction.cells])
+
+
+def _numbers(cell: CellResult) -> dict[str, Any]:
+    ours = cell.ours
+    return {
+        "panel": cell.panel,
+        "variant": cell.variant,
+        "seeds": len(cell.summaries),
+        "accuracy": ours and ours.accuracy,
+        "deviation": ours and ours.accuracy_deviation,
+        "rounds_to_target": ours and ours.paper_mark,
+        "round_seconds": cell.seconds,
+        "seconds_to_target": cell.seconds_to_target,
+        "paper": cell.paper,
+    }
+
+
+def _text_table(header: list[str], rows: list[list[str]]) -> FormattedTable:
+    """Return a table whose formatted cells are also its records."""
+    return FormattedTable(header, rows, [dict(zip(header, row, strict=True)) for row in rows])
 
 
 def _format_cell(reproduction: Reproduction, panel: str, variant: str) -> str:
@@ -105,12 +117,12 @@ def _brackets(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _alpha_table(reproduction: Reproduction) -> TextTable:
+def _alpha_table(reproduction: Reproduction) -> FormattedTable:
     """Return a table of mean α, with one row per kind of client and one column per cell."""
     cells = reproduction.cells
     kinds = sorted({kind for cell in cells for kind in cell.alpha})
     rows = [[kind, *(_format_alpha(cell, kind) for cell in cells)] for kind in kinds]
-    return TextTable(["α of", *(_column_name(reproduction, cell) for cell in cells)], rows)
+    return _text_table(["α of", *(_column_name(reproduction, cell) for cell in cells)], rows)
 
 
 def _format_alpha(cell: CellResult, kind: str) -> str:
@@ -119,12 +131,12 @@ def _format_alpha(cell: CellResult, kind: str) -> str:
     return f"{ours}{_brackets(_paper_mean((cell.paper or {}).get(kind)))}"
 
 
-def _threshold_table(reproduction: Reproduction) -> TextTable:
+def _threshold_table(reproduction: Reproduction) -> FormattedTable:
     """Return a table of detection rates, with one row per κ and one column per λ."""
     columns = [(cell, limit) for cell in reproduction.cells for limit in LIMITS]
     rows = [[f"κ = {kappa:.1f}", *(_format_rates(cell, kappa, limit) for cell, limit in columns)] for kappa in KAPPAS]
     names = [f"{_column_name(reproduction, cell)}, λ = {limit}" for cell, limit in columns]
-    return TextTable(["TPR / FPR, %", *names], rows)
+    return _text_table(["TPR / FPR, %", *names], rows)
 
 
 def _format_rates(cell: CellResult, kappa: float, limit: str) -> str:

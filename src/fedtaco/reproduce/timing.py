@@ -6,14 +6,14 @@ spreads the fluctuations of a busy machine evenly over the methods.
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count, groupby, islice
 
 from fedtaco.errors import RunStopped
-from fedtaco.experiment.prepared_run import PreparedRun
+from fedtaco.experiment.prepared_run import PreparedSimulation
 from fedtaco.reproduce.plan import CellKey, PlannedCell
 from fedtaco.runs.callbacks import Callback
 from fedtaco.runs.options import RunOptions
-from fedtaco.runs.settings import ExperimentConfig
 
 TURNS = 5
 """Number of rounds that are timed, after one that warms up."""
@@ -54,19 +54,18 @@ def time_rounds(cells: Sequence[PlannedCell], options: RunOptions, callback: Cal
 
 def _round_seconds(cell: PlannedCell, options: RunOptions) -> Iterator[float]:
     """Yield the seconds of short serial rounds; each round is run when its seconds are requested. End on divergence."""
-    whole = cell.configs[0]
+    whole = cell.specs[0].settings
     steps = min(whole["local_steps"], MAX_STEPS)
-    short: ExperimentConfig = {
-        **whole,
-        "engine": "serial",
-        "rounds": TURNS + 1,
-        "local_steps": steps,
-        "participation": min(1.0, CLIENTS_PER_TURN / whole["clients"]),
-    }
-    simulator = PreparedRun.prepare(short, RunOptions(data_dir=options.data_dir)).simulator
-    simulator.test = None
+    short = cell.specs[0].with_settings(
+        engine="serial",
+        rounds=TURNS + 1,
+        local_steps=steps,
+        participation=min(1.0, CLIENTS_PER_TURN / whole["clients"]),
+    )
+    simulation = PreparedSimulation.prepare(short, RunOptions(data_dir=options.data_dir))
+    simulation.clients.data = replace(simulation.clients.data, test=None)
     factor = whole["local_steps"] / steps
     with suppress(RunStopped):
-        for finished in simulator.rounds(simulator.initial_state()):
+        for finished in simulation.federation.rounds(simulation.federation.initial):
             assert finished.record.slowest_client_seconds is not None
             yield finished.record.slowest_client_seconds * factor

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 from fedtaco.errors import InvalidInput
-from fedtaco.runs.setting_checks import check_setting
-from fedtaco.runs.settings import setting, what_is_run, where_results_go
+from fedtaco.settings.checks import check_setting
+from fedtaco.settings.declarations import setting, what_is_run, where_results_go
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,24 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import nn
 
 from fedtaco.errors import InvalidInput, RunStopped, StopTraining
-from fedtaco.methods import Method, NamedTensors
+from fedtaco.methods import NamedTensors
 from fedtaco.models import FlatModel
-from fedtaco.records import Arrays, ClientEvaluation, Diagnostics, History, PartitionRecord, RunFolder
+from fedtaco.records import ClientEvaluation, Diagnostics, History, PartitionRecord, RunFolder
 from fedtaco.records.summary import summarize
 from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.runs.library_versions import current_versions, record_versions
 from fedtaco.runs.result import Result
 from fedtaco.runs.state_arrays import changed_memories, restore_state, shared_arrays, to_arrays
 from fedtaco.runs.state_structure import require_structure
+from fedtaco.settings.run_spec import RunSpec
 
 CHECKPOINT_SHARE = 0.03
 """Fraction of a run's time that checkpoints may take. A killed run repeats the rounds after its last checkpoint."""
-
-State = TypeVar("State", bound=RunState)
 
 
 class Recorder:
@@ -31,8 +30,8 @@ class Recorder:
     ----------
     folder
         The run folder, or ``None``.
-    config
-        The settings of the run, as the folder stores them.
+    spec
+        The run.
     partition
         Which client holds which samples.
     every_round
@@ -42,36 +41,29 @@ class Recorder:
     def __init__(
         self,
         folder: RunFolder | None,
-        config: Mapping[str, Any],
+        spec: RunSpec,
         partition: PartitionRecord,
         *,
         every_round: bool = False,
     ) -> None:
-        self.folder, self.config, self.partition, self.every_round = folder, config, partition, every_round
+        self.folder, self.spec, self.partition, self.every_round = folder, spec, partition, every_round
         self._target = folder
         """The folder to which records are written; another one until the run replaces an earlier one in ``folder``."""
         self.history = History()
-        self.diagnostics = Diagnostics() if config.get("diagnose") else None
+        self.diagnostics = Diagnostics() if spec.settings["diagnose"] else None
         self.ran_by: Mapping[str, Any] = {}
         """The engine and library versions; for a resumed run, as its folder recorded them before."""
-        self.extra: Arrays = {}
-        """Further arrays to store in the checkpoint."""
         self._next_checkpoint = 0.0
 
     def claim(self, *, resume: bool, overwrite: bool) -> AbstractContextManager[None]:
         """Check that the folder may be used, and lock it until the returned context exits."""
         if self.folder is None:
             return nullcontext()
-        return self.folder.claim(self.config, resume=resume, overwrite=overwrite)
+        return self.folder.claim(self.spec.to_stored(), resume=resume, overwrite=overwrite)
 
     def begin(
-        self,
-        initial: State,
-        ran_by: Mapping[str, Any],
-        *,
-        resume: bool,
-        client_memory: NamedTensors | None = None,
-    ) -> State:
+        self, initial: RunState, ran_by: Mapping[str, Any], *, resume: bool, client_memory: NamedTensors | None = None
+    ) -> RunState:
         """Start the records, or continue those in the folder; return the state from which to run.
 
         Parameters
@@ -97,19 +89,19 @@ class Recorder:
             return initial
         stored = self.folder.load_checkpoint() if resume and self.folder.exists() else None
         if stored is None:
-            self._target = self.folder.start({**self.config, "ran_by": self.ran_by}, self.partition)
+            self._target = self.folder.start({**self.spec.to_stored(), "ran_by": self.ran_by}, self.partition)
             return initial
         if not self.folder.partition().equals(self.partition):
             raise InvalidInput(
                 f"The partition in {self.folder.path} is not the one that its settings give now, so the data have "
                 "changed; restore the data, or start the run again (overwrite)."
             )
-        state, self.extra = restore_state(self.folder.path, initial, *stored)
+        state = restore_state(self.folder.path, initial, *stored)
         require_structure(self.folder.path, initial, state, client_memory or {})
         self.state = self._saved = state
         self.history, self.diagnostics = self.folder.rewind()
         self.ran_by = {**self.ran_by, **self.folder.config()["ran_by"]}
-        if state.round < self.config["rounds"]:
+        if state.round < self.spec.settings["rounds"]:
             record_versions(self.folder, state.round + 1)
         return state
 
@@ -130,8 +122,8 @@ class Recorder:
         if self.folder is None or self._target is None or self._saved is self.state:
             return
         started = monotonic()
-        shared = {**shared_arrays(self.state), **self.extra}
-        self._target.save_checkpoint(self.state.round, shared, changed_memories(self._saved, self.state))
+        memories = changed_memories(self._saved, self.state)
+        self._target.save_checkpoint(self.state.round, shared_arrays(self.state), memories)
         if self._target is not self.folder:
             self.folder.replace(self._target)
             self.folder.rewind()
@@ -145,7 +137,6 @@ class Recorder:
 
     def finish(
         self,
-        method: Method,
         model: FlatModel,
         ending: RunStopped | StopTraining | None,
         *,
@@ -160,8 +151,8 @@ class Recorder:
 
         Parameters
         ----------
-        method, model
-            What was run.
+        model
+            The model that was trained.
         ending
             Why the run did not continue; ``None`` if it finished.
         evaluations
@@ -182,22 +173,21 @@ class Recorder:
         Result
             The result, with the summary as ``summary.json`` contains it.
         """
-        is_last = self.state.round >= self.config["rounds"]
+        config, method = self.spec.config, self.spec.method
+        is_last = self.state.round >= config["rounds"]
         summary = {
             "method": method.name,
-            **{name: self.config.get(name) for name in ("dataset", "seed", "parameters", "personal", "compress")},
+            **{name: config[name] for name in ("dataset", "seed", "parameters", "personal", "compress")},
             "stopped": str(ending) if isinstance(ending, RunStopped) else None,
             "ended_early": str(ending) if isinstance(ending, StopTraining) and not is_last else None,
             **notes,
             "over_correction": None if self.diagnostics is None else self.diagnostics.summarize(),
-            **summarize(
-                self.history, self.config.get("target", 0.0), self.partition, test_counts, samples, evaluations or []
-            ),
+            **summarize(self.history, config["target"], self.partition, test_counts, samples, evaluations or []),
             "average_accuracy": average_accuracy,
         }
         if output_accuracy is not None:
             summary["output_accuracy"] = output_accuracy
-        if self.config.get("personal") is not None:
+        if config["personal"] is not None:
             summary["predicts_one_class"] = False  # clients have models of their own, and accuracies are means
         result = Result.of(method, model, self.state, self.history, summary, evaluations, self.diagnostics)
         if self.folder is not None and self._target is not None:

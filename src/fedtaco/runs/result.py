@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_model as _load
-from safetensors.torch import save_model as _save
+from safetensors.torch import load_model as _load, save_model as _save
 from torch import nn
 
 from fedtaco.errors import InvalidInput

@@ -7,7 +7,7 @@ an ``AssertionError`` that explains the first one that fails.
 from fedtaco.testing.codec_contract import CODEC_CONTRACT, check_codec
 from fedtaco.testing.detector_contract import DETECTOR_CONTRACT, check_detector
 from fedtaco.testing.method_contract import METHOD_CONTRACT, check_method
-from fedtaco.testing.small_federation import CLIENTS, LOCAL_LR, STEPS, final_state, make_simulator
+from fedtaco.testing.small_federation import CLIENTS, LOCAL_LR, STEPS, final_state, make_federation
 
 __all__ = [
     "CLIENTS",
@@ -20,5 +20,5 @@ __all__ = [
     "check_detector",
     "check_method",
     "final_state",
-    "make_simulator",
+    "make_federation",
 ]

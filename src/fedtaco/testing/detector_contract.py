@@ -13,11 +13,11 @@ from fedtaco.methods import Taco
 from fedtaco.run_state import FinishedRound, RunState
 from fedtaco.testing.checks import assert_same, run_checks
 from fedtaco.testing.engines import ReversedEngine, through_bytes
-from fedtaco.testing.small_federation import CLIENTS, FEATURES, SAMPLES, make_simulator, skewed_clients
+from fedtaco.testing.small_federation import CLIENTS, FEATURES, SAMPLES, make_federation, skewed_clients
 from fedtaco.trust import AdversarialClients, Detector
 from fedtaco.trust.behaviours.freeloaders import Zero
 
-RECORD = ("strikes", "seen", "expelled")
+RECORD = ("strikes", "seen")
 """What the memory of every detector contains, with one entry per client."""
 
 
@@ -43,8 +43,8 @@ def check_detector(detector: Detector) -> None:
 
 
 def memory_is_plain_data(detector: Detector) -> None:
-    """The memory keeps its names; ``strikes``, ``seen`` and ``expelled`` are among them, with one entry per client."""
-    before = make_simulator(Taco(), detector=detector).initial_state().detector_memory
+    """The memory keeps its names; ``strikes`` and ``seen`` are among them, with one entry per client."""
+    before = make_federation(Taco(), detector=detector).initial.detector_memory
     for name in RECORD:
         assert name in before, f"{detector.name}: initial_memory has no '{name}'"
         assert before[name].shape == (CLIENTS,), f"{detector.name}: '{name}' needs one entry per client"
@@ -92,7 +92,7 @@ def expelled_clients_stay_out(detector: Detector) -> None:
             assert decision.reason, f"{detector.name}: a decision has no reason"
         decided = {decision.client for decision in finished.record.decisions}
         assert set(finished.record.dropped) <= decided, f"{detector.name}: an upload was dropped without a decision"
-        expelled |= set(torch.nonzero(finished.state.detector_memory["expelled"]).flatten().tolist())
+        expelled |= set(torch.nonzero(finished.state.expelled).flatten().tolist())
 
 
 def few_clients_work(detector: Detector) -> None:
@@ -125,9 +125,9 @@ DETECTOR_CONTRACT: tuple[Callable[[Detector], None], ...] = (
 
 def _rounds(detector: Detector, state: RunState | None = None, **options: Any) -> list[FinishedRound]:
     """Return the rounds of a run, which ends early if all clients are expelled."""
-    simulator, finished_rounds = make_simulator(Taco(), detector=detector, **options), []
+    federation, finished_rounds = make_federation(Taco(), detector=detector, **options), []
     with suppress(RunStopped):
-        for finished in simulator.rounds(state or simulator.initial_state()):
+        for finished in federation.rounds(state or federation.initial):
             finished_rounds.append(finished)
     return finished_rounds
 

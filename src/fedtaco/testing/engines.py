@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from safetensors.torch import load as from_bytes
-from safetensors.torch import save as to_bytes
+from safetensors.torch import load as from_bytes, save as to_bytes
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 

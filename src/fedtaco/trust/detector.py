@@ -30,6 +30,8 @@ class DetectorInput:
     round: int
     partial_participation: bool
     """Whether only some of the clients take part in a round."""
+    expelled: Tensor
+    """Whether each client of the federation was expelled in an earlier round."""
     codec: Codec = NO_CODEC
     """How the uploads were compressed; they are as the server decoded them."""
 
@@ -46,6 +48,8 @@ class Verdict:
     """The decisions to record; every dropped upload needs one."""
     scores: Sequence[Mapping[str, float]]
     """For each upload, the named scores it was judged by."""
+    expelled: Sequence[int] = ()
+    """Clients to expel after this round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +58,7 @@ class Detector(Configurable):
 
     Uploads that are much longer than the median are clipped before a detector judges them, and dropped afterwards
     unless ``long_uploads`` says otherwise. A detector's memory consists of named tensors. It always contains
-    ``strikes``, ``seen`` (number of rounds taken part in) and ``expelled``, with one entry per client.
+    ``strikes`` and ``seen`` (number of rounds taken part in), with one entry per client.
     """
 
     max_norm: float = parameter(5.0, "norm of an upload, in multiples of the median, from which it is too long", low=1)
@@ -67,11 +71,10 @@ class Detector(Configurable):
     """Whether the detector ever drops an upload or expels a client."""
 
     def initial_memory(self, weights: Tensor, constants: Constants) -> NamedTensors:
-        """Return the memory before the first round: no client has taken part, has a strike or is expelled."""
+        """Return the memory before the first round: no client has taken part or has a strike."""
         return {
             "strikes": torch.zeros(constants.clients, dtype=torch.int64),
             "seen": torch.zeros(constants.clients, dtype=torch.int64),
-            "expelled": torch.zeros(constants.clients, dtype=torch.bool),
         }
 
     def note(self, codec: Codec) -> str | None:

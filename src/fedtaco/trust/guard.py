@@ -85,16 +85,16 @@ class Guard(Detector):
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
         seen[clients] += 1
         strikes[clients] += suspicious
-        expelled = self._expelled(memory["expelled"], strikes)
+        expelled = self._expelled(given.expelled, strikes)
         decisions = [
-            failure.decision(client, dropped=bool(suspicious[row]), expelled=bool(expelled[client]))
+            failure.decision(client, dropped=bool(suspicious[row]), expelled=client in expelled)
             for row, client in enumerate(clients.tolist())
             if (failure := findings.failed.get(row))
         ]
         has_content = torch.zeros_like(suspicious)
         has_content[findings.with_content] = True
-        record = {"strikes": strikes, "seen": seen, "expelled": expelled}
-        return Verdict({**evidence.updated_memory(has_content), **record}, suspicious, decisions, findings.scores)
+        new_memory = {**evidence.updated_memory(has_content), "strikes": strikes, "seen": seen}
+        return Verdict(new_memory, suspicious, decisions, findings.scores, expelled)
 
     def _examine(self, evidence: Evidence, strikes: Tensor) -> Findings:
         """Run all tests on the uploads of a round."""
@@ -159,15 +159,14 @@ class Guard(Detector):
         """
         return (others + self.content * math.sqrt(2 * others)) / size
 
-    def _expelled(self, before: Tensor, strikes: Tensor) -> Tensor:
-        """Return a mask of the expelled clients, ``before`` included.
+    def _expelled(self, before: Tensor, strikes: Tensor) -> list[int]:
+        """Return the clients to expel; ``before`` is a mask of those expelled earlier.
 
         Clients with enough strikes are expelled, most strikes first, as long as more than half of all clients stay.
         """
         due = torch.nonzero((strikes >= self.max_strikes) & ~before).flatten().tolist()
         room = max(0, (len(before) - 1) // 2 - int(before.sum()))
-        chosen = sorted(due, key=lambda client: (-int(strikes[client]), client))[:room]
-        return before.index_fill(0, torch.tensor(chosen, dtype=torch.int64), True)
+        return sorted(due, key=lambda client: (-int(strikes[client]), client))[:room]
 
 
 @dataclass(frozen=True)

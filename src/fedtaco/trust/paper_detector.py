@@ -52,9 +52,9 @@ class PaperDetector(Detector):
                 reason=f"strikes for α at or above {self.kappa:g}: {int(strikes[client])}",
             )
             for row, client in enumerate(uploads.clients.tolist())
-            if has_enough[client] and not memory["expelled"][client]
+            if has_enough[client] and not given.expelled[client]
         ]
         none_dropped = torch.zeros(len(uploads.clients), dtype=torch.bool)
         scores = [{"alpha": alpha} for alpha in uploads.geometry.alpha.tolist()]
-        new_memory = {"strikes": strikes, "seen": seen, "expelled": memory["expelled"] | has_enough}
-        return Verdict(new_memory, none_dropped, decisions, scores)
+        expelled = torch.nonzero(has_enough & ~given.expelled).flatten().tolist()
+        return Verdict({"strikes": strikes, "seen": seen}, none_dropped, decisions, scores, expelled)

@@ -14,8 +14,8 @@ from fedtaco.files import packaged_presets, read_packaged_preset, reading
 from fedtaco.records.documents import parse_toml, read_bounded
 from fedtaco.records.formatting import pluralize
 from fedtaco.records.schema import read_as
-from fedtaco.runs.setting_checks import check_setting
-from fedtaco.runs.settings import ExperimentConfig
+from fedtaco.settings.checks import check_setting
+from fedtaco.settings.declarations import ExperimentConfig
 
 PER_STEP = "/K"
 """Ending of a value in a grid that is divided by the number of local steps, as in ``"0.5/K"``."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
-from fedtaco.parameters import Domain, ParameterValue
+from fedtaco.parameters import Configurable, Domain, ParameterValue
 
 EXPERIMENT, TRAINING, OUTPUT = "What is run", "How it is trained", "Where results go"
 """Panels of the command line's help."""
@@ -125,7 +125,7 @@ class SharedSettings(TypedDict, total=False):
         ),
     ]
     compress: Annotated[
-        str,
+        str | Configurable | type[Configurable],
         setting(
             "none",
             "Compression of uploads: none, q8 or q4 (8 or 4 bits per number), topk:0.1 (the largest tenth of the "
@@ -270,7 +270,7 @@ class RunSettings(ComparisonSettings, total=False):
 
 
 class ExperimentConfig(RunSettings, total=False):
-    """All settings of one run; :func:`~fedtaco.experiment.resolve_config` checks and completes them."""
+    """All settings of one run; :func:`~fedtaco.experiment.build_spec` checks and completes them."""
 
     method: Annotated[str, what_is_run("taco", "A method by name, or your own as package.module:Class.")]
     model: Annotated[
@@ -291,6 +291,12 @@ class ExperimentConfig(RunSettings, total=False):
             "data are evenly distributed; or your own as package.module:Class.",
         ),
     ]
+
+
+SIMULATION_SETTINGS = frozenset(TrainSettings.__annotations__).difference(
+    SharedSettings.__annotations__, ("weighting", "participation", "target", "parameters")
+)
+"""Settings that only simulated clients have, and no deployment."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Checks of settings, as they are declared in ``settings.py``."""
+"""Checks of settings, one at a time, as they are declared."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -6,10 +6,9 @@ from types import NoneType, UnionType
 from typing import Any, get_args
 
 from fedtaco.errors import InvalidInput, unknown
-from fedtaco.parameters import Domain, plain_number, split_names
+from fedtaco.parameters import Configurable, Domain, plain_number, split_names
 from fedtaco.printable import quoted
-from fedtaco.runs.combinations import check_combinations
-from fedtaco.runs.settings import declared
+from fedtaco.settings.declarations import declared
 
 
 def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,15 +17,13 @@ def check_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InvalidInput
-        If a setting does not exist, its value is not valid, or it has no effect together with the others.
+        If a setting does not exist, or its value is not valid.
     """
     check_names(kind, given)
-    values = {
+    return {
         name: declaration.default if given.get(name) is None else check_setting(kind, name, given[name])
         for name, (_, declaration) in declared(kind).items()
     }
-    check_combinations(values)
-    return values
 
 
 def check_names(kind: type, given: Iterable[str], keywords: Sequence[str] = ()) -> None:
@@ -55,6 +52,9 @@ def check_setting(kind: type, name: str, value: Any) -> Any:
         names = _names(value)
         is_valid, expected = bool(names), "a list of names, or text with commas between them"
         value = ",".join(names) or value
+    elif Configurable in kinds:
+        cls = value if isinstance(value, type) else type(value)
+        is_valid, expected = issubclass(cls, str | Configurable) and value is not str, "text, an object or its class"
     elif bool in kinds:
         is_valid, expected = isinstance(value, bool), "true or false"
     else:

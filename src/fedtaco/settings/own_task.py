@@ -53,6 +53,10 @@ class OwnTask:
     metrics: OwnMetrics = field(default_factory=dict)
     """Functions of predictions and targets, by name."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.metrics, Mapping):
+            raise InvalidInput(f"metrics is {quoted(self.metrics)}; it must be a mapping of names to functions.")
+
     @classmethod
     def from_settings(cls, dataset: str | None, model: OwnModel | str | None) -> OwnTask:
         """Return the task with the dataset and the model that settings give as code; named ones are left out.
@@ -73,20 +77,16 @@ class OwnTask:
         test: Any,
         *,
         name: str | None = None,
-        loss: Loss = cross_entropy,
         local_steps: int | Sequence[int] | None = None,
         client_tests: Sequence[Any] | None = None,
-        metrics: OwnMetrics | None = None,
     ) -> OwnTask:
         """Return the task of a model and clients that are given in Python; see :func:`fedtaco.train`."""
         if name is not None and (":" in name or not name.strip()):
             raise InvalidInput(f"name is '{name}'; it must be text without a colon.")
-        if metrics is not None and not isinstance(metrics, Mapping):
-            raise InvalidInput(f"metrics is {quoted(metrics)}; it must be a mapping of names to functions.")
         data = own_dataset(name or OWN_DATA, clients, test, per_client=True)
         tests = _tests_by_client(client_tests, len(clients))
         steps = _steps_by_client(local_steps, len(clients)) if isinstance(local_steps, Sequence) else None
-        return cls(data, _find_model(model), loss, steps, tests, metrics or {})
+        return cls(data, _find_model(model), steps=steps, client_tests=tests)
 
     def build_model(self, seed: int) -> nn.Module:
         """Return the own model with the initial weights of a seed; a module has the same ones for every seed.
