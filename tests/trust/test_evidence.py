@@ -9,7 +9,6 @@ import torch
 from guard_rounds import D, GuardRounds, failed_tests, noise, trained
 
 from fedtaco.local_optimizer import Sgd
-from fedtaco.trust import DetectorInput
 from fedtaco.trust.evidence import Evidence
 
 
