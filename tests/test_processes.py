@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
@@ -70,6 +72,34 @@ def test_sigterm_interrupts_once():
         signal.raise_signal(signal.SIGTERM)
         assert is_terminated()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+class TerminatedWhenDeleted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_sigterm_that_python_ignores_interrupts_later(capfd):
+    with interrupted_by_sigterm() as is_terminated:
+        with pytest.raises(KeyboardInterrupt):
+            TerminatedWhenDeleted()
+            time.sleep(60)
+        assert is_terminated()
+        signal.raise_signal(signal.SIGTERM)
+    assert "ignored" not in capfd.readouterr().err
+
+
+def test_other_ignored_errors_are_reported(monkeypatch):
+    class Fails:
+        def __del__(self):
+            raise KeyError("ward 3")
+
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: reported.append(ignored.exc_type))
+    with interrupted_by_sigterm():
+        Fails()
+    Fails()
+    assert reported == [KeyError, KeyError]
 
 
 def report_signals(connection, parent):

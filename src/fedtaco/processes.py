@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as shells state it."""
+RETRY_SECONDS = 0.1
+"""Seconds until a SIGTERM whose KeyboardInterrupt was lost is sent again."""
 CHECK_SECONDS = 1.0
 """Seconds between two checks whether processes are stopped."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -60,7 +62,8 @@ def die_with(parent: int) -> None:
 def interrupted_by_sigterm() -> Iterator[Callable[[], bool]]:
     """Let SIGTERM raise KeyboardInterrupt inside the block, so that it ends a run as Ctrl-C does.
 
-    Further ones are ignored, so that they do not interrupt the writing of the last checkpoint.
+    Further ones are ignored, so that they do not interrupt the writing of the last checkpoint. If the KeyboardInterrupt
+    is lost, because Python ignores errors in functions such as ``__del__``, the signal is sent again.
 
     Yields
     ------
@@ -68,17 +71,27 @@ def interrupted_by_sigterm() -> Iterator[Callable[[], bool]]:
         Returns whether SIGTERM has arrived.
     """
     received: list[int] = []
+    report_ignored = sys.unraisablehook
 
     def interrupt(number: int, _: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         received.append(number)
         raise KeyboardInterrupt
 
+    def send_again(ignored: Any) -> None:
+        if received and ignored.exc_type is KeyboardInterrupt:
+            signal.signal(signal.SIGTERM, interrupt)
+            threading.Timer(RETRY_SECONDS, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        else:
+            report_ignored(ignored)
+
     before = signal.signal(signal.SIGTERM, interrupt)
+    sys.unraisablehook = send_again
     try:
         yield lambda: bool(received)
     finally:
         signal.signal(signal.SIGTERM, before)
+        sys.unraisablehook = report_ignored
 
 
 @contextmanager
