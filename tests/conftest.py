@@ -14,12 +14,23 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
-def real_data() -> Path:
-    """Return the folder with the published datasets, which FEDTACO_DATA names; skip the test if there is none."""
-    folder = os.environ.get("FEDTACO_DATA")
-    if not folder:
-        pytest.skip("FEDTACO_DATA does not name a folder with the published datasets")
-    return Path(folder)
+def real_data():
+    """Return a function that returns the data folder, or skips the test if a published dataset is not there.
+
+    FEDTACO_DATA names the folder, and FEDTACO_REQUIRE_DATA the datasets without which tests fail, separated by spaces.
+    """
+    folder = os.environ.get("FEDTACO_DATA", "")
+    required = os.environ.get("FEDTACO_REQUIRE_DATA", "").split()
+
+    def require(name):
+        from fedtaco.data.sources import find_source
+
+        if not folder or find_source(name).availability(Path(folder)) == "–":
+            end = pytest.fail if name.partition(":")[0] in required else pytest.skip
+            end(f"{name} is not in the folder that FEDTACO_DATA names ({folder or 'none'})")
+        return Path(folder)
+
+    return require
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def test_classes_are_counted_in_samples_of_any_kind(kind):
 
 
 def test_adult_is_mostly_of_one_class(real_data):
-    counts = count_classes(fedtaco.data.load_dataset("adult", real_data).test)
+    counts = count_classes(fedtaco.data.load_dataset("adult", real_data("adult")).test)
     assert sum(counts) == 16281
     assert max(counts) / sum(counts) == pytest.approx(0.7638, abs=1e-4)
 

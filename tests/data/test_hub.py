@@ -62,7 +62,7 @@ def test_fetched_images_are_unchanged(tmp_path, set_counts, name):
 
 
 def test_real_images_are_unchanged(tmp_path, set_counts, real_data):
-    whole = load_dataset("fmnist", real_data)
+    whole = load_dataset("fmnist", real_data("fmnist"))
     set_counts("fmnist", 300, 100)
     parts = {
         "train": (whole.train.x[:300].numpy(), whole.train.y[:300].tolist()),

@@ -22,7 +22,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_real_files_have_the_published_counts(real_data, name):
-    data = load_dataset(name, real_data)
+    data = load_dataset(name, real_data(name))
     assert (len(data.train), len(data.test)) == COUNTS[name]
     assert tuple(data.train.x.shape[1:]) == data.info.shape
     assert data.train.y.max() < data.info.classes
@@ -30,7 +30,7 @@ def test_real_files_have_the_published_counts(real_data, name):
 
 
 def test_real_adult_has_the_published_shares(real_data):
-    data = load_dataset("adult", real_data)
+    data = load_dataset("adult", real_data("adult"))
     assert int(data.train.y.sum()) == 7841
     assert int(data.test.y.sum()) == 3846
     per_person = data.train.x.sum(1)
@@ -40,10 +40,10 @@ def test_real_adult_has_the_published_shares(real_data):
 
 def test_real_images_are_the_right_way_up(real_data):
     """Trousers are a tall shape in the middle of the mean image, and pictures of ships are more blue than red."""
-    data = load_dataset("fmnist", real_data)
+    data = load_dataset("fmnist", real_data("fmnist"))
     trousers = data.train.x[data.train.y == 1].float().mean((0, 1))
     assert trousers[:, 10:18].mean() > 3 * trousers[:, :6].mean()
-    cifar = load_dataset("cifar10", real_data)
+    cifar = load_dataset("cifar10", real_data("cifar10"))
     ships = cifar.train.x[cifar.train.y == 8].float().mean(0)
     assert ships[2].mean() > ships[0].mean()
 
@@ -62,6 +62,6 @@ for client in [data.train.subset(part) for part in parts]:
         client.batch(indices)
 print(resident() - before)
 """
-    load_dataset("cifar10", real_data)
+    load_dataset("cifar10", real_data("cifar10"))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 250
