@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedtaco.data.published_files import SLACK, byte_labels, expecting, read_bytes
 from fedtaco.data.sources.base import RawDataset, RawSplit
-from fedtaco.data.sources.cifar_pickle import ByteArray, read_record
+from fedtaco.data.sources.cifar_pickle import read_record, to_matrix
 from fedtaco.data.sources.images import ImageSource
 
 BYTES_PER_IMAGE = 2 * 3 * 32 * 32 + 256
@@ -32,7 +32,5 @@ def read_batch(path: Path, label_key: str, limit: int) -> RawSplit:
     with expecting(path, f"a CIFAR batch with 'data' and '{label_key}'"):
         content = read_bytes(path, limit * BYTES_PER_IMAGE + SLACK)
         record = read_record(content, limit * INSTRUCTIONS_PER_IMAGE + 1000)
-        pixels, labels = record["data"], byte_labels(record[label_key])
-        if not isinstance(pixels, ByteArray):
-            raise TypeError("'data' is not an array")
-        return RawSplit(pixels.to_numpy().reshape(len(labels), 3, 32, 32), labels)
+        pixels, labels = to_matrix(record["data"]), byte_labels(record[label_key])
+        return RawSplit(pixels.reshape(len(labels), 3, 32, 32), labels)
