@@ -7,7 +7,6 @@ written completely or not at all.
 import json
 import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,10 @@ from fedtaco.files import replacing, writing
 
 SCHEMA = 1
 """Version of the cache's layout; a cache of another version is ignored."""
+Splits = dict[str, dict[str, Tensor]]
+"""Tensors by split and name."""
 Facts = dict[str, Any]
 """Stored with a dataset: what it was read from, and the statistics of its training inputs."""
-
-
-@dataclass(frozen=True)
-class CachedDataset:
-    """The tensors of a cached dataset by split and name, mapped into memory, and the facts stored with them."""
-
-    splits: dict[str, dict[str, Tensor]]
-    facts: Facts
 
 
 def data_folder(given: str | Path | None = None) -> Path:
@@ -45,8 +38,11 @@ def cache_folder(root: Path, name: str) -> Path:
     return root / "cache" / name.replace(":", "-")
 
 
-def read_cache(root: Path, name: str) -> CachedDataset | None:
-    """Return a cached dataset, or ``None`` if there is none; raise InvalidInput if it is damaged."""
+def read_cache(root: Path, name: str) -> tuple[Splits, Facts] | None:
+    """Return the tensors of a cached dataset, mapped into memory, and its facts; ``None`` if there is none.
+
+    Raise InvalidInput if the cache is damaged.
+    """
     paths = _split_paths(root, name)
     with expecting_cache(cache_folder(root, name), name):
         if not all(path.is_file() for path in paths.values()):
@@ -60,7 +56,7 @@ def read_cache(root: Path, name: str) -> CachedDataset | None:
             if facts[-1] != facts[0] or "origin" not in facts[0]:
                 raise ValueError("its facts are incomplete or differ from those of the other split")
             splits[split] = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118 - safe_open cannot be iterated
-    return CachedDataset(splits, facts[0])
+    return splits, facts[0]
 
 
 def expecting_cache(path: Path, name: str) -> AbstractContextManager[None]:
@@ -68,7 +64,7 @@ def expecting_cache(path: Path, name: str) -> AbstractContextManager[None]:
     return expecting(path, "a cached dataset", f"Fetch it again with 'fedtaco data fetch {name}'.")
 
 
-def write_cache(root: Path, name: str, splits: dict[str, dict[str, Tensor]], facts: Facts) -> Path:
+def write_cache(root: Path, name: str, splits: Splits, facts: Facts) -> Path:
     """Write the tensors of both splits and the facts about the dataset, and return the folder of all caches.
 
     Raise InvalidInput if the folder cannot be written.

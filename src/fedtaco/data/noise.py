@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
 
 import numpy as np
 import torch
@@ -17,14 +16,6 @@ from fedtaco.randomness import generator
 
 CHUNK = 1024
 """Number of samples that are read at once."""
-
-
-@overload
-def add_noise(samples: TensorSamples, partition: Partition, seed: int) -> TensorSamples: ...
-
-
-@overload
-def add_noise(samples: Samples, partition: Partition, seed: int) -> Samples: ...
 
 
 def add_noise(samples: Samples, partition: Partition, seed: int) -> Samples:

@@ -1,5 +1,7 @@
 """Partitions: the assignment of training samples to clients, each sample to exactly one client."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fedtaco.data.partitions.base import Indices, Labels, Partition, Users, label_counts
@@ -14,35 +16,27 @@ from fedtaco.printable import quoted
 from fedtaco.randomness import generator
 from fedtaco.registry import import_object, names_code
 
-WITHOUT_PARAMETER = {"groups": label_groups, "iid": iid}
-"""Partitions that are written without a number."""
-WITH_PARAMETER = {
-    "dirichlet": dirichlet,
-    "dirichlet-client": dirichlet_client,
-    "shards": shards,
-    "quantity": quantity,
-    "noise": noise,
+PARTITIONS: dict[str, Callable[..., Partition]] = {
+    "groups": label_groups,
+    "dirichlet:0.5": dirichlet,
+    "dirichlet-client:0.5": dirichlet_client,
+    "shards:2": shards,
+    "quantity:0.5": quantity,
+    "noise:0.3": noise,
+    "iid": iid,
+    "natural": natural,
+    "flwr:…": flower,
 }
-"""Partitions that are written with a number, as in ``dirichlet:0.5``."""
+"""The functions that make partitions, by examples of how these are written."""
+EXAMPLES = {example.partition(":")[0]: example for example in PARTITIONS}
+"""The example of each partition by its name."""
 WITHOUT_LABELS = ("iid", "quantity", "noise", "natural")
 """Partitions that do not depend on class labels."""
-PARTITIONS = (
-    "groups",
-    "dirichlet:0.5",
-    "dirichlet-client:0.5",
-    "shards:2",
-    "quantity:0.5",
-    "noise:0.3",
-    "iid",
-    "natural",
-    "flwr:…",
-)
-"""An example of each partition."""
 
 
 def is_own_partition(spec: str) -> bool:
     """Return whether a text names a user's own function, as ``package.module:function``, and not a partition."""
-    return names_code(spec, (*WITHOUT_PARAMETER, *WITH_PARAMETER, "natural", "flwr"))
+    return names_code(spec, EXAMPLES)
 
 
 def check_partition(spec: str) -> None:
@@ -70,15 +64,14 @@ def check_partition(spec: str) -> None:
     name, _, option = spec.partition(":")
     if is_own_partition(spec):
         import_object(spec, "partition", "function")
-    elif name in WITH_PARAMETER:
+    elif name != "flwr" and ":" in EXAMPLES.get(name, ""):
         try:
             in_range = 0 < float(option) < np.inf
         except ValueError:
             in_range = False
         if not in_range:
-            example = next(known for known in PARTITIONS if known.startswith(f"{name}:"))
-            raise InvalidInput(f"partition is '{spec}'; {name} takes a number above 0, as in {example}.")
-    elif spec not in (*WITHOUT_PARAMETER, "natural") and not (name == "flwr" and option):
+            raise InvalidInput(f"partition is '{spec}'; {name} takes a number above 0, as in {EXAMPLES[name]}.")
+    elif spec not in PARTITIONS and not (name == "flwr" and option):
         raise unknown("partition", spec, PARTITIONS)
 
 
@@ -146,10 +139,8 @@ def partition(spec: str, labels: Labels, clients: int, seed: int, users: Users |
         result = natural(users, clients)
     elif name == "flwr":
         result = flower(labels, clients, seed, option)
-    elif name in WITHOUT_PARAMETER:
-        result = WITHOUT_PARAMETER[name](labels, clients, rng)
     else:
-        result = WITH_PARAMETER[name](labels, clients, rng, float(option))
+        result = PARTITIONS[EXAMPLES[name]](labels, clients, rng, *([float(option)] if option else []))
     for client, indices in enumerate(result.indices):
         if len(indices) == 0:
             raise InvalidInput(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedtaco.data.cache import Facts, cache_folder, expecting_cache, read_cache, write_cache
+from fedtaco.data.cache import Facts, Splits, cache_folder, expecting_cache, read_cache, write_cache
 from fedtaco.data.published_files import expecting
 from fedtaco.data.samples import Prepare, Samples, TensorSamples, class_labels
 from fedtaco.errors import InvalidInput
@@ -98,12 +98,12 @@ class RawDataset:
     train: RawSplit
     test: RawSplit
 
-    def tensors(self) -> dict[str, dict[str, Tensor]]:
+    def tensors(self) -> Splits:
         """Return the tensors by split and name."""
         return {"train": self.train.tensors(), "test": self.test.tensors()}
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, dict[str, Tensor]]) -> RawDataset:
+    def from_tensors(cls, tensors: Splits) -> RawDataset:
         """Return the splits with these tensors, which are given by split and name."""
         arrays = ({name: tensor.numpy() for name, tensor in tensors[split].items()} for split in ("train", "test"))
         return cls(*(RawSplit(split["x"], split["y"], split.get("user")) for split in arrays))
@@ -211,11 +211,11 @@ class Source(ABC):
             write_cache(root, self.cache_name, raw.tensors(), facts)
             if (cached := self._load_cache(root, origin)) is not None:
                 return cached
-        return self.to_loaded(raw.tensors(), facts)
+        return self.to_loaded(raw, facts)
 
-    def to_loaded(self, tensors: dict[str, dict[str, Tensor]], facts: Facts) -> LoadedDataset:
-        """Return the dataset with these tensors, which are given by split and name."""
-        prepare = self.prepare(facts)
+    def to_loaded(self, raw: RawDataset, facts: Facts) -> LoadedDataset:
+        """Return the dataset with these samples, which share memory with the arrays."""
+        tensors, prepare = raw.tensors(), self.prepare(facts)
         train, test = (TensorSamples(tensors[split]["x"], tensors[split]["y"], prepare) for split in ("train", "test"))
         return LoadedDataset(self.info, train, test, tensors["train"].get("user"))
 
@@ -260,12 +260,14 @@ class Source(ABC):
         Raise InvalidInput if the cache is damaged.
         """
         cached = read_cache(root, self.cache_name)
-        if cached is None or (origin is not None and cached.facts["origin"] != origin):
+        if cached is None or (origin is not None and cached[1]["origin"] != origin):
             return None
+        splits, facts = cached
         folder = cache_folder(root, self.cache_name)
         with expecting_cache(folder, self.info.name):
-            self.check(RawDataset.from_tensors(cached.splits), folder, "Fetch the dataset again.")
-            return self.to_loaded(cached.splits, cached.facts)
+            raw = RawDataset.from_tensors(splits)
+            self.check(raw, folder, "Fetch the dataset again.")
+            return self.to_loaded(raw, facts)
 
     def _fingerprint(self, folder: Path) -> list[list[Any]]:
         """Return the name, size and modification time of every file, to detect later changes."""

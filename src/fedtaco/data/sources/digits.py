@@ -16,7 +16,7 @@ class Digits(Source):
 
     def load(self, root: Path) -> LoadedDataset:
         raw = self.read(root)  # reading is fast enough without a cache
-        return self.to_loaded(raw.tensors(), self.statistics(raw.train.x))
+        return self.to_loaded(raw, self.statistics(raw.train.x))
 
     def read(self, folder: Path) -> RawDataset:
         from sklearn.datasets import load_digits

@@ -1,4 +1,7 @@
-"""Read numeric arrays from MATLAB 5 files, the format of SVHN."""
+"""Read numeric arrays from MATLAB 5 files, the format of SVHN.
+
+``scipy.io`` is not used: version 1.17 crashes with a segmentation fault if an array's type is an unknown number.
+"""
 
 import struct
 from collections.abc import Collection, Iterator
