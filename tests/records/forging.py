@@ -1,4 +1,4 @@
-"""Change the content of run folders as a forger would, who also corrects every checksum and digest."""
+"""Change the content of run folders, and correct every checksum and digest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def correct_digests(folder, except_for=None):
 
     def correct_manifest(content):
         content["files"] = {file: digest_of(folder / "checkpoint" / file) for file in content["files"]}
-        content["records"] = {file: digest_of(folder / file) for file in content["records"]}
 
     rewrite(folder / "checkpoint" / "manifest.json", except_for, correct_manifest)
     rewrite(

@@ -43,11 +43,6 @@ class Manifest:
     files: dict[str, FileDigest]
     """Digests of all files of the checkpoint."""
 
-    def __post_init__(self) -> None:
-        for name in (self.shared, *self.clients):
-            if name not in self.files or not FILE_NAME.fullmatch(name):
-                raise ValueError(f"it names '{name}', which is not a file of a checkpoint")
-
 
 class Checkpoint:
     """The folder ``checkpoint/`` of a run."""

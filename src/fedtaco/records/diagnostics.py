@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
-
-from fedtaco.records.schema import read_as
 
 
 @dataclass(frozen=True)
@@ -190,28 +188,3 @@ class Diagnostics:
             "measured_rounds": len(rounds),
             "rounds": sum(map(over_corrects, rounds)),
         }
-
-
-def check_diagnostics(rows: Iterable[Mapping[str, Any]], rounds: int, clients: int) -> Iterator[RoundDiagnostics]:
-    """Yield the records in the lines of ``diagnostics.jsonl``, which must be those of all rounds, in order.
-
-    Parameters
-    ----------
-    rows
-        The lines.
-    rounds
-        Number of recorded rounds.
-    clients
-        Number of clients of the run.
-    """
-    number = 0
-    for number, row in enumerate(rows, start=1):
-        record = read_as(RoundDiagnostics, row)
-        if record.round != number or number > rounds:
-            raise ValueError(f"line {number} is the record of round {record.round} of {rounds}")
-        seen = [one.client for one in record.clients]
-        if len(set(seen)) < len(seen) or not all(0 <= client < clients for client in seen):
-            raise ValueError(f"the clients of round {number} are out of place")
-        yield record
-    if number != rounds:
-        raise ValueError(f"it contains {number} of {rounds} rounds")

@@ -5,6 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+BLOCK = 1 << 20
+"""Number of bytes that are hashed at a time."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,25 @@ class FileDigest:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             return cls(file.tell(), sha256)
 
-    def verify(self, path: Path) -> None:
-        """Raise ValueError if a file is not the one that this digest was made of."""
+    def verify(self, path: Path, *, is_whole: bool = True) -> Any:
+        """Raise ValueError if a file has changed; return the state of SHA-256 after the verified bytes.
+
+        Parameters
+        ----------
+        path
+            The file.
+        is_whole
+            Whether the file must end after the bytes of which this digest was made.
+        """
         require_file(path)
-        if FileDigest.of(path) != self:
-            raise changed()
+        sha256, remaining = hashlib.sha256(), self.size
+        with path.open("rb") as file:
+            while remaining > 0 and (block := file.read(min(BLOCK, remaining))):
+                sha256.update(block)
+                remaining -= len(block)
+            if sha256.hexdigest() != self.sha256 or (is_whole and file.read(1)):
+                raise changed()
+        return sha256
 
 
 def require_file(path: Path) -> None:

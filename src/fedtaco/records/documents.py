@@ -17,8 +17,6 @@ MAX_BYTES = 16 << 20
 """Maximum size of a JSON file, or of a line of one, that is read as a whole."""
 MAX_TOML_BYTES, MAX_DOTS = 100_000, 100
 """Maximum size of a TOML file, and of dots in a line; a key with n dots takes the parser memory in proportion to n²."""
-MAX_DEPTH = 20
-"""Maximum depth of nested lists and tables."""
 
 
 def write_document(path: Path, content: Mapping[str, Any]) -> None:
@@ -47,8 +45,6 @@ def read_document(path: Path) -> dict[str, Any]:
                 f"{path} was written by another version of fedtaco (schema {schema}, not {SCHEMA}); "
                 "run it again with this version (overwrite), or read it with that one."
             )
-        if _is_deeper(content, MAX_DEPTH):
-            raise ValueError("its entries are nested too deeply")
         if content.pop("checksum", None) != checksum(content):
             raise changed()
         return content
@@ -97,9 +93,3 @@ def _format(path: Path, content: Mapping[str, Any]) -> str:
     if path.suffix == ".toml":
         return tomli_w.dumps(content)
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
-
-
-def _is_deeper(value: Any, limit: int) -> bool:
-    """Return whether lists and mappings are nested more than ``limit`` levels deep."""
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return limit == 0 or any(_is_deeper(one, limit - 1) for one in inner if isinstance(one, Mapping | list))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from fedtaco.records.history import Metric
-from fedtaco.records.schema import read_as
 
 
 @dataclass(frozen=True)
@@ -71,18 +70,3 @@ def worst_tenth(accuracies: Sequence[float]) -> float:
     0.1
     """
     return fmean(sorted(accuracies)[: max(1, len(accuracies) // 10)])
-
-
-def check_evaluations(rows: Iterable[dict[str, Any]], clients: int) -> Iterator[ClientEvaluation]:
-    """Yield the evaluations in the lines of ``client_evaluations.jsonl``, which must be in the order of clients.
-
-    >>> list(check_evaluations([], clients=3))
-    []
-    """
-    last = -1
-    for row in rows:
-        evaluation = read_as(ClientEvaluation, row)
-        if not last < evaluation.client < clients:
-            raise ValueError(f"the evaluation of client {evaluation.client} of {clients} is out of place")
-        last = evaluation.client
-        yield evaluation

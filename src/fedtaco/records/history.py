@@ -95,11 +95,6 @@ class RoundRecord:
         """Whether the model was evaluated after the round, on test or held-out samples."""
         return self.loss is not None or self.accuracy is not None or self.validation_loss is not None
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> RoundRecord:
-        """Return the record of a line of ``rounds.jsonl``; raise ValueError if it is not a valid record."""
-        return read_as(cls, row)
-
 
 @dataclass(frozen=True)
 class ClientRecord:

@@ -9,11 +9,9 @@ from typing import Any
 
 from fedtaco.errors import InvalidInput
 from fedtaco.files import SCHEMA, reading_run
-from fedtaco.records.digest import FileDigest, changed, require_file
+from fedtaco.records.digest import FileDigest
 from fedtaco.records.documents import MAX_BYTES, STRICT_JSON
 
-BLOCK = 1 << 20
-"""Number of bytes that are hashed at a time."""
 _JSON = json.JSONEncoder(allow_nan=False)
 
 
@@ -61,19 +59,13 @@ class RecordFile:
 
     def rewind(self, expected: FileDigest) -> None:
         """Remove everything after the lines with this digest, and continue after them."""
-        sha256 = hashlib.sha256()
-        with reading_run(self.path), self.path.open("rb") as file:
-            for start in range(0, expected.size, BLOCK):
-                sha256.update(file.read(min(BLOCK, expected.size - start)))
-            if sha256.hexdigest() != expected.sha256:
-                raise changed()
+        with reading_run(self.path):
+            sha256 = expected.verify(self.path, is_whole=False)
         os.truncate(self.path, expected.size)
         self._size, self._sha256 = expected.size, sha256
 
     def read(self, expected: FileDigest, *, is_whole: bool) -> Iterator[dict[str, Any]]:
-        """Yield the rows at the beginning of the file that have the expected digest.
-
-        The digest is known, and compared, only after the last row.
+        """Verify the beginning of the file, and then yield its rows one at a time.
 
         Parameters
         ----------
@@ -87,27 +79,10 @@ class RecordFile:
         InvalidInput
             If the rows are not those that were appended.
         """
-        size, sha256 = 0, hashlib.sha256()
         with reading_run(self.path):
-            require_file(self.path)
+            expected.verify(self.path, is_whole=is_whole)
             with self.path.open("rb") as file:
-                while size < expected.size:
-                    line = file.readline(MAX_BYTES)
-                    size += len(line)
-                    if not line.endswith(b"\n") or size > expected.size:
-                        raise changed()
-                    sha256.update(line)
-                    yield _parse_line(line)
-                if is_whole and file.read(1):
-                    raise changed()
-            if sha256.hexdigest() != expected.sha256:
-                raise changed()
-
-
-def _parse_line(line: bytes) -> dict[str, Any]:
-    row = STRICT_JSON.decode(line.decode())
-    if not isinstance(row, dict):
-        raise ValueError("it contains a line that is not a record")
-    if row.pop("schema", None) != SCHEMA:
-        raise ValueError("it contains a line of another version of fedtaco")
-    return row
+                while file.tell() < expected.size:
+                    row = STRICT_JSON.decode(file.readline(MAX_BYTES).decode())
+                    del row["schema"]
+                    yield row

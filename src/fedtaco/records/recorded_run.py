@@ -6,29 +6,58 @@ models, and the manifest those of the checkpoint's files and of the records up t
 when it is read. Records after the last checkpoint are never read, since a resumed run writes them again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
 
 import numpy.typing as npt
 
 from fedtaco.errors import InvalidInput
 from fedtaco.files import SCHEMA, reading_run
+from fedtaco.parameters import Domain
 from fedtaco.records.checkpoint import Arrays, Checkpoint, Manifest
-from fedtaco.records.diagnostics import Diagnostics, check_diagnostics
+from fedtaco.records.diagnostics import Diagnostics, RoundDiagnostics
 from fedtaco.records.digest import FileDigest
 from fedtaco.records.documents import read_document
-from fedtaco.records.evaluations import ClientEvaluation, check_evaluations
+from fedtaco.records.evaluations import ClientEvaluation
 from fedtaco.records.history import ClientRecord, History, RoundRecord
 from fedtaco.records.partition import PartitionRecord
-from fedtaco.records.record_checks import check_cohorts, check_rounds
 from fedtaco.records.record_file import RecordFile
 from fedtaco.records.schema import read_as
-from fedtaco.records.stored_entries import StoredConfig, StoredSummary
 
+Record = TypeVar("Record")
 Digests = Mapping[str, FileDigest]
 """Digests of files, by name."""
+Count = Annotated[int, Domain("a number of things, at least one", low=1, whole=True)]
+
+
+class StoredFolder(TypedDict):
+    """The entries under ``folder`` in ``config.toml``."""
+
+    run: str
+    """Identifier of the run, by which files of an earlier run in the same folder are recognised."""
+    partition: FileDigest
+    """Digest of ``partition.npz``."""
+
+
+class StoredConfig(TypedDict):
+    """The entries of ``config.toml`` that reading a run needs; there are others."""
+
+    clients: Count
+    rounds: Count
+    diagnose: NotRequired[bool]
+    folder: StoredFolder
+
+
+class StoredSummary(TypedDict):
+    """The entries of ``summary.json`` that reading a run needs; there are others."""
+
+    run: str
+    """Identifier of the run."""
+    files: dict[str, FileDigest]
+    """Digests of the other files of the run, by name."""
 
 
 class RecordedRun:
@@ -76,34 +105,29 @@ class RecordedRun:
 
     def rounds(self) -> list[RoundRecord]:
         """Read the records of the rounds only."""
-        return self._read_rounds(*self._record_digests())
+        return list(self._read(self._rounds, partial(read_as, RoundRecord), *self._record_digests()))
 
     def client_rows(self) -> Iterator[dict[str, Any]]:
         """Read the records of the clients one at a time, for large runs, as the lines of ``clients.jsonl``."""
-        digests, is_whole = self._record_digests()
-        for record in self._read_clients(digests, is_whole, self._read_rounds(digests, is_whole)):
-            yield record.to_row()
+        return map(ClientRecord.to_row, self._read(self._clients, ClientRecord.from_row, *self._record_digests()))
 
     def diagnostics(self) -> Diagnostics | None:
         """Read the diagnostics of the recorded rounds; ``None`` if rounds were not diagnosed."""
-        digests, is_whole = self._record_digests()
-        return self._read_diagnostics(digests, is_whole, len(self._read_rounds(digests, is_whole)))
+        return self._read_diagnostics(*self._record_digests())
 
     def client_evaluations(self) -> list[ClientEvaluation]:
         """Read the evaluations on each client's own samples; empty if there were none, or the run has not ended."""
-        stored, name = self._stored_summary(), self._evaluations.path.name
-        if stored is None or name not in stored["files"]:
+        digests, is_whole = self._record_digests()
+        if self._evaluations.path.name not in digests:
             return []
-        with reading_run(self._evaluations.path):
-            rows = self._evaluations.read(stored["files"][name], is_whole=True)
-            return list(check_evaluations(rows, self._stored_config()["clients"]))
+        return list(self._read(self._evaluations, partial(read_as, ClientEvaluation), digests, is_whole))
 
     def partition(self) -> PartitionRecord:
         """Read which client held which samples."""
         stored = self._stored_config()
         with reading_run(self._partition):
             stored["folder"]["partition"].verify(self._partition)
-            return PartitionRecord.load(self._partition, stored["clients"])
+            return PartitionRecord.load(self._partition)
 
     def has_model(self, name: str) -> bool:
         """Return whether the run has ended and has a model of its own by this name, such as ``output``."""
@@ -163,23 +187,19 @@ class RecordedRun:
         return {} if manifest is None else manifest.records, False
 
     def _read_history(self, digests: Digests, is_whole: bool) -> History:
-        rounds = self._read_rounds(digests, is_whole)
-        return History(rounds, list(self._read_clients(digests, is_whole, rounds)))
+        rounds = self._read(self._rounds, partial(read_as, RoundRecord), digests, is_whole)
+        clients = self._read(self._clients, ClientRecord.from_row, digests, is_whole)
+        return History(list(rounds), list(clients))
 
-    def _read_diagnostics(self, digests: Digests, is_whole: bool, rounds: int) -> Diagnostics | None:
-        stored = self._stored_config()
-        if not stored.get("diagnose", False):
+    def _read_diagnostics(self, digests: Digests, is_whole: bool) -> Diagnostics | None:
+        if not self._stored_config().get("diagnose", False):
             return None
-        with reading_run(self._diagnostics.path):
-            rows = self._diagnostics.read(digests["diagnostics.jsonl"], is_whole=is_whole) if digests else ()
-            return Diagnostics(list(check_diagnostics(rows, rounds, stored["clients"])))
+        return Diagnostics(list(self._read(self._diagnostics, partial(read_as, RoundDiagnostics), digests, is_whole)))
 
-    def _read_rounds(self, digests: Digests, is_whole: bool) -> list[RoundRecord]:
-        with reading_run(self._rounds.path):
-            rows = self._rounds.read(digests["rounds.jsonl"], is_whole=is_whole) if digests else ()
-            return list(check_rounds(rows, self._stored_config()["rounds"]))
-
-    def _read_clients(self, digests: Digests, is_whole: bool, rounds: Sequence[RoundRecord]) -> Iterator[ClientRecord]:
-        with reading_run(self._clients.path):
-            rows = self._clients.read(digests["clients.jsonl"], is_whole=is_whole) if digests else ()
-            yield from check_cohorts(rows, rounds, self._stored_config()["clients"])
+    def _read(
+        self, file: RecordFile, parse: Callable[[dict[str, Any]], Record], digests: Digests, is_whole: bool
+    ) -> Iterator[Record]:
+        """Verify a file, and then yield its records one at a time; none if nothing is recorded."""
+        with reading_run(file.path):
+            if digests:
+                yield from map(parse, file.read(digests[file.path.name], is_whole=is_whole))

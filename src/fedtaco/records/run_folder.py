@@ -29,7 +29,7 @@ from typing import Any
 from safetensors.numpy import save_file
 
 from fedtaco.errors import InvalidInput
-from fedtaco.files import SCHEMA, reading_run, replacing, writing, writing_run
+from fedtaco.files import SCHEMA, replacing, writing, writing_run
 from fedtaco.records.checkpoint import Arrays
 from fedtaco.records.diagnostics import Diagnostics, RoundDiagnostics
 from fedtaco.records.digest import FileDigest
@@ -182,10 +182,7 @@ class RunFolder(RecordedRun):
         if manifest is None:
             raise InvalidInput(f"{self.path} has no checkpoint; start the run again (overwrite).")
         history = self._read_history(manifest.records, is_whole=False)
-        with reading_run(self._rounds.path):
-            if len(history) != manifest.round:
-                raise ValueError(f"it contains {len(history)} rounds, and the checkpoint {manifest.round}")
-        diagnostics = self._read_diagnostics(manifest.records, is_whole=False, rounds=manifest.round)
+        diagnostics = self._read_diagnostics(manifest.records, is_whole=False)
         with self._writing():
             self._summary.unlink(missing_ok=True)
             self._appended = tuple(
