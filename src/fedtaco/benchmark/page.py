@@ -29,7 +29,6 @@ from fedtaco.printable import printable
 from fedtaco.records.formatting import pluralize
 from fedtaco.report.labels import figure_class
 from fedtaco.report.output_files import check_output_file
-from fedtaco.report.page import html_table
 from fedtaco.report.table_formats import MARKDOWN, FormattedTable, format_table
 
 SUFFIXES = (".html", ".md")
@@ -192,9 +191,7 @@ def _to_html(record: BenchmarkRecord, sections: Sequence[_Section]) -> str:
         items = "".join(f"<li>{escape(printable(sentence, MAX_SENTENCE))}</li>" for sentence in section.sentences)
         body += [f"<ul>{items}</ul>"] if items else []
         body += [section.figure()] if section.figure else []
-        body += [
-            f'<div class="scroll" tabindex="0">{html_table(table.header, table.rows)}</div>' for table in section.tables
-        ]
+        body += [f'<div class="scroll" tabindex="0">{table.to_html()}</div>' for table in section.tables]
         body.append("</section>")
     style = resources.files("fedtaco.report").joinpath("page.css").read_text(encoding="utf-8")
     title = escape(printable(record.title))

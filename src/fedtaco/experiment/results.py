@@ -15,11 +15,10 @@ from fedtaco.experiment.sweep_table import build_sweep_table, trial_name
 from fedtaco.records import History, RunFolder
 from fedtaco.records.formatting import pluralize
 from fedtaco.records.method_summary import MethodSummary, summarize_methods
-from fedtaco.report.notebook import data_frame, to_html
 from fedtaco.report.results import build_results
 from fedtaco.report.run_reader import find_runs, list_settings
 from fedtaco.report.runs_by_method import group_runs
-from fedtaco.report.table_formats import FormattedTable, format_table, results_table
+from fedtaco.report.table_formats import FormattedTable, data_frame, format_table, results_table
 
 Summary = dict[str, Any]
 """The summary of a run, as ``summary.json`` contains it, with its ``folder``."""
@@ -89,7 +88,7 @@ class SeveralRuns(ABC):
         return f"{pluralize(len(self.runs), 'run')} in {self.folder}\n\n{self.to_markdown()}"
 
     def _repr_html_(self) -> str:
-        return to_html(self.table())
+        return self.table().to_html()
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,6 +8,13 @@ from typing import Any
 from fedtaco.records.formatting import format_count
 from fedtaco.records.swings import swings
 
+MEANS = (
+    *("balanced_accuracy", "worst_tenth_accuracy", "output_accuracy", "best_accuracy", "average_accuracy"),
+    *("client_seconds", "bytes_up", "bytes_down"),
+)
+"""Entries of summaries of which the mean over the finished runs is taken."""
+SUMS = ("dropped_uploads", "unanswered", "missed_deadlines")
+"""Entries of summaries that are summed over all runs."""
 DETECTION_COUNTS = ("freeloaders", "caught", "honest_expelled")
 FAILURE_FRACTION = 0.9
 """A run whose final accuracy is below this fraction of the target is marked."""
@@ -144,12 +151,14 @@ def _summarize_method(
     finished = [run for run in runs if run["stopped"] is None]
     accuracies = [run["final_accuracy"] for run in finished if run["final_accuracy"] is not None]
     groups = {group for run in runs for group in run["alpha"]}
+    figures: dict[str, Any] = {name: _mean([run[name] for run in finished]) for name in MEANS}
+    figures |= {name: sum(run[name] for run in runs) for name in SUMS}
+    figures |= {name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS}
     return MethodSummary(
         method=method,
         seeds=len(runs),
         accuracy=fmean(accuracies) if accuracies else None,
         accuracy_deviation=stdev(accuracies) if len(accuracies) > 1 else None,
-        balanced_accuracy=_mean([run["balanced_accuracy"] for run in finished]),
         majority_share=_mean([run["majority_share"] for run in runs]),
         samples=next((counts for run in runs if (counts := _subsample(run)) is not None), None),
         own_accuracy=_own_accuracy(finished, "accuracy", "mean"),
@@ -160,24 +169,14 @@ def _summarize_method(
         has_personal_layers=any(run.get("personal") is not None for run in runs),
         is_upper_bound=any(run["rounds_to_target_is_upper_bound"] for run in runs),
         rounds=max(run["rounds"] for run in runs),
-        client_seconds=_mean([run["client_seconds"] for run in finished]),
-        worst_tenth_accuracy=_mean([run["worst_tenth_accuracy"] for run in finished]),
         alpha={group: fmean(run["alpha"][group] for run in runs if group in run["alpha"]) for group in sorted(groups)},
-        output_accuracy=_mean([run["output_accuracy"] for run in finished]),
-        bytes_up=_mean([run["bytes_up"] for run in finished]),
-        bytes_down=_mean([run["bytes_down"] for run in finished]),
         is_compressed=any(run.get("compress", "none") not in (None, "none") for run in runs),
         stopped=len(runs) - len(finished),
         ended_low=sum(map(_ended_low, finished)),
         one_class=sum(run.get("predicts_one_class", False) for run in finished),
-        dropped_uploads=sum(run["dropped_uploads"] for run in runs),
         ended_early=sum(run.get("ended_early") is not None for run in finished),
         swinging=sum(swings(run, fedavg.get(run["seed"])) for run in finished),
-        best_accuracy=_mean([run["best_accuracy"] for run in finished]),
-        average_accuracy=_mean([run["average_accuracy"] for run in finished]),
-        unanswered=sum(run["unanswered"] for run in runs),
-        missed_deadlines=sum(run["missed_deadlines"] for run in runs),
-        **{name: sum((run.get("detection") or {}).get(name, 0) for run in runs) for name in DETECTION_COUNTS},
+        **figures,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedtaco.records.formatting import pluralize
 from fedtaco.report.heatmap import ColumnBins, Floats, rounded
-from fedtaco.report.measures import Measure
+from fedtaco.report.measures import MEASURES, Measure, own_measure
 from fedtaco.report.run_reader import RunData
 from fedtaco.report.runs_by_method import MethodRuns
 
@@ -18,7 +18,7 @@ POINTS = 500
 
 def is_timed(method: MethodRuns) -> bool:
     """Return whether seconds were measured in every round of every run."""
-    return all(run.rounds and np.isfinite(run.seconds).all() for run in method.runs)
+    return all(run.history.is_timed for run in method.runs)
 
 
 def has_unequal_work(run: RunData) -> bool:
@@ -34,14 +34,17 @@ def build_curves(method: MethodRuns, over_simulated_time: bool) -> dict[str, Any
     recorded), the megabytes that clients have sent until then (if recorded), the mean, lowest and highest value over
     the seeds that reached the round, and their number.
     """
-    seconds = np.cumsum(over_seeds(np.nanmean, [run.seconds for run in method.runs])) if is_timed(method) else None
-    sent = np.cumsum(over_seeds(np.nanmean, [run.bytes_up for run in method.runs])) / 1e6
-    durations = [np.array(run.history.column("simulated_duration"), dtype=np.float64) for run in method.runs]
+
+    def total(name: str) -> Floats:
+        return np.cumsum(over_seeds(np.nanmean, [run.column(name) for run in method.runs]))
+
+    seconds, sent = total("slowest_client_seconds") if is_timed(method) else None, total("bytes_up") / 1e6
+    durations = (run.column("simulated_duration") for run in method.runs)
     is_simulated = over_simulated_time and all(np.isfinite(own).all() for own in durations)
-    simulated = np.cumsum(over_seeds(np.nanmean, durations)) if is_simulated else None
+    simulated = total("simulated_duration") if is_simulated else None
     curves = {}
     for measure in measures_of(method.runs):
-        columns = [run.measures.get(measure, np.full(run.rounds, np.nan)) for run in method.runs]
+        columns = [run.column(measure.name) for run in method.runs]
         mean = over_seeds(np.nanmean, columns)
         known = np.flatnonzero(np.isfinite(mean))
         if len(known) == 0:
@@ -63,7 +66,7 @@ def build_curves(method: MethodRuns, over_simulated_time: bool) -> dict[str, Any
 
 def measures_of(runs: Sequence[RunData]) -> list[Measure]:
     """Return the measures of several runs: those that all runs may have, and then own metrics."""
-    return list(dict.fromkeys(measure for run in runs for measure in run.measures))
+    return [*MEASURES, *map(own_measure, dict.fromkeys(name for run in runs for name in run.history.metric_names))]
 
 
 def over_seeds(function: Callable[..., Floats], columns: Sequence[Floats]) -> Floats:

@@ -113,7 +113,7 @@ class HeatMap:
     rows
         The row of each client.
     columns
-        The columns of all finished rounds; records of later rounds are ignored.
+        The columns of all finished rounds.
     """
 
     def __init__(self, rows: RowBins, columns: ColumnBins) -> None:
@@ -129,10 +129,8 @@ class HeatMap:
         """Add the records of all finished rounds; call ``on_progress`` with the latest round after every block."""
         source = iter(lines)
         while block := list(islice(source, BLOCK)):
-            finished = [line for line in block if line["round"] <= self.columns.size]
-            if finished:
-                self._add(finished)
-                on_progress(finished[-1]["round"])
+            self._add(block)
+            on_progress(block[-1]["round"])
 
     def _add(self, block: list[ClientRow]) -> None:
         clients = np.array([line["client"] for line in block], dtype=np.int64)

@@ -13,6 +13,7 @@ from fedtaco.records.method_summary import MethodSummary
 from fedtaco.report.events import Event
 from fedtaco.report.own_samples import HEAD
 from fedtaco.report.page_data import PageData
+from fedtaco.report.table_formats import html_table
 
 LISTED = 200
 """Maximum number of expulsions or dropped uploads listed for a run."""
@@ -130,17 +131,6 @@ def _own_note(data: PageData) -> str:
     if data["seeds"] > 1:
         sentences.append("Bars: the clients of all seeds.")
     return " ".join(sentences)
-
-
-def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keys: Sequence[int] = ()) -> str:
-    """Return an HTML table whose first column names the rows; ``keys`` are the methods whose colours rows have."""
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    lines = [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
-    for index, (first, *others) in enumerate(rows):
-        key = f' data-method="{keys[index]}"' if keys else ""
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in others)
-        lines.append(f'<tr{key}><th scope="row">{escape(first)}</th>{cells}</tr>')
-    return "\n".join(["<table>", *lines, "</tbody></table>"])
 
 
 # Lists

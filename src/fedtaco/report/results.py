@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,28 +68,27 @@ class ResultsTable:
     @property
     def columns(self) -> list[ResultColumn]:
         """The columns, without the name of the method."""
-        summaries = [row.summary for row in self.rows]
-        columns = [_accuracy_column(summaries)]
-        if any(map(is_unbalanced, summaries)):
-            columns.append(_plain_column(BALANCED, "balanced_accuracy", [row.balanced_accuracy for row in summaries]))
-        if any(row.swinging for row in summaries):
-            columns.append(_plain_column(BEST, "best_accuracy", [row.best_accuracy for row in summaries]))
-        if any(row.average_accuracy is not None for row in summaries):
-            columns.append(_plain_column(AVERAGED, "average_accuracy", [row.average_accuracy for row in summaries]))
-        if self.reference is not None:
-            columns.append(_difference_column(self.rows, self.reference))
-        columns.append(_plain_column("worst tenth", "worst_tenth", [row.worst_tenth_accuracy for row in summaries]))
-        for title, name in ((OWN, "own_accuracy"), (TUNED, "tuned_accuracy")):
-            means = [getattr(row, name) for row in summaries]
-            if any(mean is not None for mean in means):
-                columns.append(_plain_column(title, name, means))
-        columns.append(_rounds_column(summaries, self.target))
-        if any(row.client_seconds is not None for row in summaries):
-            columns.append(_seconds_column(summaries))
-        if shows_traffic(summaries):
-            columns += _traffic_columns(summaries)
-        groups = sorted({group for row in summaries for group in row.alpha})
-        return [*columns, *(_alpha_column(summaries, group) for group in groups)]
+        rows, (up, down) = [row.summary for row in self.rows], TRAFFIC
+
+        def is_known(field: str) -> bool:
+            return any(getattr(row, field) is not None for row in rows)
+
+        columns = [
+            (_accuracy_column(rows), True),
+            (_column(BALANCED, rows, "balanced_accuracy"), any(map(is_unbalanced, rows))),
+            (_column(BEST, rows, "best_accuracy"), any(row.swinging for row in rows)),
+            (_column(AVERAGED, rows, "average_accuracy"), is_known("average_accuracy")),
+            (_difference_column(self.rows, self.reference), self.reference is not None),
+            (_column("worst tenth", rows, "worst_tenth_accuracy", name="worst_tenth"), True),
+            (_column(OWN, rows, "own_accuracy"), is_known("own_accuracy")),
+            (_column(TUNED, rows, "tuned_accuracy"), is_known("tuned_accuracy")),
+            (_rounds_column(rows, self.target), True),
+            (_column("client seconds", rows, "client_seconds", _seconds), is_known("client_seconds")),
+            (_column(up, rows, "bytes_up", format_megabytes), shows_traffic(rows)),
+            (_column(down, rows, "bytes_down", format_megabytes), shows_traffic(rows)),
+        ]
+        groups = sorted({group for row in rows for group in row.alpha})
+        return [*(column for column, is_shown in columns if is_shown), *(_alpha_column(rows, one) for one in groups)]
 
 
 def build_results(summaries: Sequence[Mapping[str, Any]]) -> ResultsTable:
@@ -147,19 +146,31 @@ def _accuracy_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
     return ResultColumn("final accuracy", cells, values, "%")
 
 
-def _difference_column(rows: Sequence[ResultRow], reference: str) -> ResultColumn:
+def _difference_column(rows: Sequence[ResultRow], reference: str | None) -> ResultColumn:
     differences = [row.difference for row in rows]
-    values: dict[str, list[CellValue]] = {
-        "difference": [None if one is None else one.mean for one in differences],
-        "difference_low": [None if one is None else one.low for one in differences],
-        "difference_high": [None if one is None else one.high for one in differences],
-    }
+    names = {"difference": "mean", "difference_low": "low", "difference_high": "high"}
+    values = {name: [getattr(one, field, None) for one in differences] for name, field in names.items()}
     return ResultColumn(f"difference to {reference}", [str(one or "–") for one in differences], values)
 
 
-def _plain_column(title: str, name: str, means: Sequence[float | None]) -> ResultColumn:
-    """Return a column of mean accuracies."""
-    return ResultColumn(title, [format_mean(mean, scale=100) for mean in means], {name: [*means]}, "%")
+def _percent(fraction: float | None) -> str:
+    return format_mean(fraction, scale=100)
+
+
+def _seconds(mean: float | None) -> str:
+    return format_mean(mean, digits=2)
+
+
+def _column(
+    title: str,
+    rows: Sequence[MethodSummary],
+    field: str,
+    to_cell: Callable[[float | None], str] = _percent,
+    name: str | None = None,
+) -> ResultColumn:
+    """Return a column with a field of each method's summary; ``name`` is its name among the unformatted values."""
+    numbers, unit = [getattr(row, field) for row in rows], "%" if to_cell is _percent else ""
+    return ResultColumn(title, list(map(to_cell, numbers)), {name or field: numbers}, unit)
 
 
 def _rounds_column(summaries: Sequence[MethodSummary], target: float | None) -> ResultColumn:
@@ -173,19 +184,6 @@ def _rounds_column(summaries: Sequence[MethodSummary], target: float | None) -> 
     if any(row.is_upper_bound for row in summaries):
         values["rounds_to_target_is_upper_bound"] = [row.is_upper_bound for row in summaries]
     return ResultColumn(title, cells, values)
-
-
-def _seconds_column(summaries: Sequence[MethodSummary]) -> ResultColumn:
-    cells = [format_mean(row.client_seconds, digits=2) for row in summaries]
-    return ResultColumn("client seconds", cells, {"client_seconds": [row.client_seconds for row in summaries]})
-
-
-def _traffic_columns(summaries: Sequence[MethodSummary]) -> list[ResultColumn]:
-    sizes = {"bytes_up": [row.bytes_up for row in summaries], "bytes_down": [row.bytes_down for row in summaries]}
-    return [
-        ResultColumn(title, [format_megabytes(size) for size in own], {name: [*own]})
-        for title, (name, own) in zip(TRAFFIC, sizes.items(), strict=True)
-    ]
 
 
 def _alpha_column(summaries: Sequence[MethodSummary], group: str) -> ResultColumn:

@@ -15,7 +15,6 @@ from fedtaco.records.detection_rates import summarize_detection
 from fedtaco.records.run_folder import REPLACEMENT
 from fedtaco.records.summary import summarize
 from fedtaco.report.heatmap import ColumnBins, Floats, HeatMap, RowBins
-from fedtaco.report.measures import MEASURES, Measure, own_measure
 
 SIDE = 120
 """Maximum number of rows and columns of a heat map."""
@@ -65,12 +64,6 @@ class RunData:
     is_finished: bool
     summary: dict[str, Any]
     """The summary of the run; if it has not ended, the same figures for the rounds so far."""
-    measures: dict[Measure, Floats]
-    """Each measure by round; nan if not measured."""
-    seconds: Floats
-    """Seconds of each round's slowest client; nan if not measured."""
-    bytes_up: Floats
-    """Bytes that the clients sent in each round."""
     history: History
     """Records of the rounds only; those of the clients are averaged in ``heat``."""
     partition: PartitionRecord
@@ -80,11 +73,17 @@ class RunData:
 
     @property
     def rounds(self) -> int:
-        return len(self.seconds)
+        return len(self.history)
 
     @property
     def seed(self) -> int:
         return int(self.config["seed"])
+
+    def column(self, name: str) -> Floats:
+        """Return a field of every round, or an own metric after ``metrics/``; nan where it is not known."""
+        _, is_own, metric = name.partition("metrics/")
+        values = [record.metrics.get(metric) if is_own else getattr(record, name) for record in self.history]
+        return np.array(values, dtype=np.float64)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -151,15 +150,6 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
     """
     config, ended = folder.config(), folder.summary()
     history, partition = History(folder.rounds()), folder.partition()
-    classes = partition.label_counts.shape[1]
-    if classes and any(len(record.class_accuracy or ()) > classes for record in history):
-        raise InvalidInput(f"{folder.path} is damaged: its rounds and its partition have different numbers of classes.")
-    measures = {one: np.array(history.column(one.name), dtype=np.float64) for one in MEASURES}
-    for name in history.metric_names:
-        values = [record.metrics.get(name) for record in history]
-        measures[own_measure(name)] = np.array(values, dtype=np.float64)
-    seconds = np.array(history.column("slowest_client_seconds"), dtype=np.float64)
-    bytes_up = np.array(history.column("bytes_up"), dtype=np.float64)
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))
     heat.fill(folder.client_rows(), on_progress)
@@ -171,9 +161,6 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
         _versions(config),
         ended is not None,
         summary,
-        measures,
-        seconds,
-        bytes_up,
         history,
         partition,
         heat,

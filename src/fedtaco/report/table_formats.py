@@ -1,4 +1,4 @@
-"""Write the results table as JSON, CSV, Markdown or LaTeX."""
+"""Tables as JSON, CSV, Markdown, LaTeX, HTML and pandas data frames."""
 
 import csv
 import io
@@ -6,42 +6,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
-from fedtaco.errors import unknown
+from fedtaco.errors import InvalidInput, unknown
 from fedtaco.printable import printable
 from fedtaco.report.results import CellValue, ResultsTable, build_results
 
 COMMANDS = (
-    *(
-        r"\&",
-        r"\%",
-        r"\$",
-        r"\#",
-        r"\_",
-        r"\{",
-        r"\}",
-        r"\textbackslash{}",
-        r"\textasciitilde{}",
-        r"\textasciicircum{}",
-    ),
-    *(
-        "$<$",
-        "$>$",
-        "$|$",
-        "--",
-        r"$\pm$",
-        r"$\times$",
-        r"$\circ$",
-        r"$\downarrow$",
-        r"$\updownarrow$",
-        r"$\leq$",
-        "$+$",
-        "$-$",
-    ),
-    *(r"$\alpha$", r"$\gamma$", r"$\kappa$", r"$\lambda$"),
+    r"\& \% \$ \# \_ \{ \} \textbackslash{} \textasciitilde{} \textasciicircum{} $<$ $>$ $|$ -- "
+    r"$\pm$ $\times$ $\circ$ $\downarrow$ $\updownarrow$ $\leq$ $+$ $-$ $\alpha$ $\gamma$ $\kappa$ $\lambda$"
 )
-LATEX = dict(zip("&%$#_{}\\~^<>|–±×○↓↕≤+−αγκλ", COMMANDS, strict=True))
+LATEX = dict(zip("&%$#_{}\\~^<>|–±×○↓↕≤+−αγκλ", COMMANDS.split(), strict=True))
 """LaTeX commands for special characters."""
 MARKDOWN = str.maketrans({mark: rf"\{mark}" for mark in r"\|*_`<[]"})
 """Characters of names that Markdown would interpret."""
@@ -92,6 +68,10 @@ class FormattedTable:
     records: list[dict[str, CellValue]]
     """The numbers of each row, by name; accuracies are fractions."""
 
+    def to_html(self) -> str:
+        """Return the formatted table as HTML."""
+        return html_table(self.header, self.rows)
+
 
 def results_table(results: ResultsTable) -> FormattedTable:
     """Return results as a table; units are in the header."""
@@ -141,17 +121,8 @@ def _to_latex(table: FormattedTable) -> str:
 def latex_tabular(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as LaTeX that needs the package booktabs; its first column names the rows."""
     head, *body = (" & ".join(map(escape_latex, line)) + r" \\" for line in [header, *rows])
-    columns = "l" + "r" * (len(header) - 1)
-    lines = [
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+    begin, end = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\end{tabular}"
+    return "\n".join([begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", end]) + "\n"
 
 
 def escape_latex(text: str) -> str:
@@ -168,6 +139,26 @@ def escape_latex(text: str) -> str:
     )
     escaped = re.sub(r"(?<!\\)\$\$", "", escaped)  # one formula instead of two
     return "{}" + escaped if escaped.startswith(("[", "*")) else escaped  # else \\ before it would take it as an option
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, keys: Sequence[int] = ()) -> str:
+    """Return an HTML table whose first column names the rows; ``keys`` are the methods whose colours rows have."""
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    lines = [f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
+    for index, (first, *others) in enumerate(rows):
+        key = f' data-method="{keys[index]}"' if keys else ""
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in others)
+        lines.append(f'<tr{key}><th scope="row">{escape(first)}</th>{cells}</tr>')
+    return "\n".join(["<table>", *lines, "</tbody></table>"])
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a pandas data frame with these rows; raise InvalidInput if pandas is not installed."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise InvalidInput("A data frame needs pandas: pip install 'fedtaco[pandas]'.") from error
+    return pd.DataFrame(list(rows))
 
 
 FORMATS = {"json": _to_json, "csv": _to_csv, "markdown": _to_markdown, "latex": _to_latex}

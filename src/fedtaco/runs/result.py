@@ -16,9 +16,8 @@ from fedtaco.files import reading
 from fedtaco.methods import Method, NamedTensors
 from fedtaco.models import FlatModel, load_tensors
 from fedtaco.records import ClientEvaluation, Diagnostics, History
-from fedtaco.report.notebook import data_frame, to_html
 from fedtaco.report.results import build_results
-from fedtaco.report.table_formats import results_table
+from fedtaco.report.table_formats import data_frame, results_table
 from fedtaco.run_state import RunState
 from fedtaco.runs.personal_layers import personal_layers
 
@@ -125,7 +124,7 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        return to_html(results_table(build_results([self.summary])))
+        return results_table(build_results([self.summary])).to_html()
 
     def save(self, path: str | Path) -> None:
         """Write the global model as a safetensors file, which :func:`load_model` reads.
