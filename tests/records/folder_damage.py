@@ -233,7 +233,7 @@ def _expected_refusals(folder: Path, specimens: Specimens) -> int:
 def _report(folder: Path, specimens: Specimens) -> None:
     run = RunFolder(folder)
     page, history = build_page_data([run]), run.history()
-    assert page["rounds"] == len(history)
+    assert page.rounds == len(history)
     _assert_beginning(history.table(), specimens.result.history.table())
     _assert_beginning(history.client_table(), specimens.result.history.client_table())
     _assert_beginning(run.diagnostics().client_table(), specimens.result.diagnostics.client_table())

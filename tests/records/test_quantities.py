@@ -53,6 +53,6 @@ def test_new_quantity_is_recorded_and_reported(tmp_path):
         assert row["squared"] == (pytest.approx(row["norm"] ** 2) if used else -1.0)
     assert RunFolder(tmp_path).history() == result.history
     page = build_page_data([RunFolder(tmp_path)])
-    assert page["quantities"][-1]["title"] == "squared norm"
-    (run,) = page["runs"]
+    assert page.script["quantities"][-1]["title"] == "squared norm"
+    (run,) = page.script["runs"]
     assert "squared" in json.dumps(run)

@@ -391,17 +391,17 @@ def test_a_large_report_opens_in_under_three_seconds(browser, tmp_path):
         for number in range(7):
             write_run(tmp_path / f"{number}-{seed}", f"method{number}", seed=seed, groups=groups, accuracies=(0.5,))
     data = build_page_data(find_runs(tmp_path))
-    assert len(data["partitions"][0]["rows"]) <= SIDE
+    assert len(data.script["partitions"][0]["rows"]) <= SIDE
     source = random.Random(0)
 
     def draw():
         return round(source.random(), 4)
 
-    for run in data["runs"]:
+    for run in data.script["runs"]:
         columns = [f"{first}–{first + 4}" for first in range(1, 5 * SIDE, 5)]
         values = {name: [[draw() for _ in columns] for _ in own] for name, own in run["values"].items()}
         run.update(columns=columns, width=5, rounds=5 * SIDE, values=values)
-    for method in data["methods"]:
+    for method in data.script["methods"]:
         points = list(range(1, POINTS + 1))
         curve = {"rounds": points, "seconds": points, "mean": [draw() for _ in points], "seeds": [3] * POINTS}
         method["curves"]["accuracy"] = {**curve, "low": curve["mean"], "high": curve["mean"]}

@@ -14,7 +14,7 @@ from fedtaco.report.run_reader import SIDE, find_runs
 
 def test_clients_are_drawn_by_group_and_labels_with_them(tmp_path):
     data = build_page_data([write_run(tmp_path / "a")])
-    (partition,), (run,) = data["partitions"], data["runs"]
+    (partition,), (run,) = data.script["partitions"], data.script["runs"]
     assert partition["rows"] == ["A 1", "A 2", "B 0"]
     assert partition["groups"] == [("A", 2, 2), ("B", 1, 1)]
     assert partition["counts"][2] == list(range(1, 11))
@@ -25,8 +25,8 @@ def test_clients_are_drawn_by_group_and_labels_with_them(tmp_path):
 def test_diagnosed_quantities_are_drawn_if_a_run_has_them(tmp_path):
     indices = {1: [None, None, None], 2: [0.5, -0.2, 7.0], 3: [0.25, 1.5, None]}
     data = build_page_data([write_run(tmp_path / "a", over_correction=indices), write_run(tmp_path / "b", "fedavg")])
-    run, plain = data["runs"]
-    names = [quantity["name"] for quantity in data["quantities"]]
+    run, plain = data.script["runs"]
+    names = [quantity["name"] for quantity in data.script["quantities"]]
     assert names[-3:] == ["over_correction", "gradient_cosine", "drift"]
     assert "over_correction" not in plain["values"]
     assert run["values"]["over_correction"] == [[None, 2.0, 1.5], [None, 2.0, None], [None, 0.5, 0.25]]
@@ -35,7 +35,7 @@ def test_diagnosed_quantities_are_drawn_if_a_run_has_them(tmp_path):
 
 def test_runs_that_are_not_diagnosed_offer_no_diagnosed_quantity(tmp_path):
     data = build_page_data([write_run(tmp_path / "a")])
-    assert "over_correction" not in {quantity["name"] for quantity in data["quantities"]}
+    assert "over_correction" not in {quantity["name"] for quantity in data.script["quantities"]}
 
 
 def test_diagnosed_quantities_are_averaged_into_cells():
@@ -48,8 +48,8 @@ def test_methods_on_the_same_data_share_a_label_map(tmp_path):
     for method in ("fedavg", "taco"):
         write_run(tmp_path / method, method)
     data = build_page_data(find_runs(tmp_path))
-    assert len(data["partitions"]) == 1
-    assert [run["partition"] for run in data["runs"]] == [0, 0]
+    assert len(data.script["partitions"]) == 1
+    assert [run["partition"] for run in data.script["runs"]] == [0, 0]
 
 
 @pytest.mark.parametrize("clients", [1, 119, 120, 121, 1000, 9999])
@@ -103,7 +103,7 @@ def test_a_large_run_is_averaged_line_by_line_into_a_small_heat_map():
 
 def test_many_rounds_and_many_runs_stay_small(tmp_path):
     long = build_page_data([write_run(tmp_path / "long", accuracies=(0.5,) * 1200, rounds=1200)])
-    curve = long["methods"][0]["curves"]["accuracy"]
+    curve = long.script["methods"][0]["curves"]["accuracy"]
     assert len(curve["rounds"]) == POINTS
     assert (curve["rounds"][0], curve["rounds"][-1]) == (1, 1200)
-    assert len(long["runs"][0]["columns"]) == SIDE
+    assert len(long.script["runs"][0]["columns"]) == SIDE

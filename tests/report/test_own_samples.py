@@ -26,7 +26,7 @@ def test_histograms_count_the_clients_of_all_seeds(tmp_path):
     write_run(tmp_path / "fedavg", "fedavg")
     write_run(tmp_path / "taco-0", "taco", evaluations=FIRST)
     write_run(tmp_path / "taco-1", "taco", seed=1, evaluations=SECOND)
-    (histogram,) = read(tmp_path)["histograms"]
+    (histogram,) = read(tmp_path).script["histograms"]
     before, after = histogram["models"]
     assert (histogram["method"], before["name"], after["name"]) == (1, "global model", "fine-tuned")
     assert len(before["counts"]) == len(after["counts"]) == BINS == 20
@@ -39,7 +39,7 @@ def test_table_has_a_row_before_and_after_fine_tuning(tmp_path):
     write_run(tmp_path / "taco-0", "taco", evaluations=FIRST)
     write_run(tmp_path / "taco-1", "taco", seed=1, evaluations=SECOND)
     best = "100.0 % (client 1, seed 0)"
-    assert read(tmp_path)["own_rows"] == [
+    assert read(tmp_path).own_rows == [
         (1, ["taco", "51.5 %", "26.0 %", "0.0 % (client 2, seed 0)", best, "1.300"]),
         (1, ["taco, fine-tuned", "88.8 %", "82.5 %", "75.0 % (client 0, seed 0)", best, "0.300"]),
     ]
@@ -48,14 +48,14 @@ def test_table_has_a_row_before_and_after_fine_tuning(tmp_path):
 def test_losses_are_shown_where_there_are_no_classes(tmp_path):
     write_run(tmp_path / "run", evaluations=(ClientEvaluation(0, 4, None, 0.5), ClientEvaluation(1, 4, None, 1.0)))
     data = read(tmp_path)
-    assert data["histograms"] == []
-    assert data["own_rows"] == [(0, ["taco", "–", "–", "–", "–", "0.750"])]
+    assert data.script["histograms"] == []
+    assert data.own_rows == [(0, ["taco", "–", "–", "–", "–", "0.750"])]
 
 
 def test_results_and_page_contain_the_figures(tmp_path):
     write_run(tmp_path / "run", evaluations=FIRST, fine_tune_steps=7)
     data = read(tmp_path)
-    columns = {column.title: column for column in data["results"].columns}
+    columns = {column.title: column for column in data.results.columns}
     assert columns["own samples"].cells == ["50.0"]
     assert columns["fine-tuned"].values == {"tuned_accuracy": [0.875]}
     text = text_of(page_of(find_runs(tmp_path)))
@@ -67,6 +67,6 @@ def test_results_and_page_contain_the_figures(tmp_path):
 def test_section_is_hidden_without_evaluations(tmp_path):
     write_run(tmp_path / "run")
     data = read(tmp_path)
-    assert (data["histograms"], data["own_rows"]) == ([], [])
+    assert (data.script["histograms"], data.own_rows) == ([], [])
     assert '<section aria-labelledby="own-title" hidden>' in page_of(find_runs(tmp_path))
-    assert {"own samples", "fine-tuned"}.isdisjoint(column.title for column in data["results"].columns)
+    assert {"own samples", "fine-tuned"}.isdisjoint(column.title for column in data.results.columns)

@@ -30,10 +30,10 @@ def test_expulsions_and_dropped_uploads_are_listed_with_reasons(tmp_path):
         },
     )
     data = build_page_data([folder])
-    (expulsion,), (dropped,) = data["expulsions"], data["dropped"]
+    (expulsion,), (dropped,) = data.expulsions, data.dropped
     assert (expulsion.client, dropped.client) == (1, 0)
-    assert (data["runs"][0]["expelled"], data["runs"][0]["freeloaders"]) == ([0], [0, 1])
-    assert data["runs"][0]["values"]["alpha"][0] == [0.11, 0.12, None]
+    assert (data.script["runs"][0]["expelled"], data.script["runs"][0]["freeloaders"]) == ([0], [0, 1])
+    assert data.script["runs"][0]["values"]["alpha"][0] == [0.11, 0.12, None]
     text = text_of(page_of([folder]))
     assert "taco, seed 0: 1 client with dropped uploads" in text
     assert "taco, seed 0: 1 client expelled Client 1, after round 2: 2 strikes; the upload contains only" in text
@@ -66,16 +66,16 @@ def test_a_run_that_swings_as_much_as_fedavg_is_not_marked(tmp_path):
     runs = {"fedavg": (usual, 0), "taco": (SWINGING, 0), "stem": (SWINGING, 1)}
     for method, (accuracies, seed) in runs.items():
         write_run(tmp_path / method, method, accuracies=accuracies, rounds=12, seed=seed)
-    sentences = build_page_data(find_runs(tmp_path))["stability"]
+    sentences = build_page_data(find_runs(tmp_path)).stability
     assert [sentence.partition(":")[0] for sentence in sentences] == ["fedavg, seed 0", "stem, seed 1"]
-    rows = {row.name: row.summary.swinging for row in build_page_data(find_runs(tmp_path))["results"].rows}
+    rows = {row.name: row.summary.swinging for row in build_page_data(find_runs(tmp_path)).results.rows}
     assert rows == {"fedavg": 1, "taco": 0, "stem": 1}
 
 
 def test_the_gain_has_a_curve_where_it_was_recorded(tmp_path):
     write_run(tmp_path / "a", gains=(1.5, 2.0, 3.0))
     write_run(tmp_path / "b", "fedavg")
-    curves = {method["name"]: method["curves"] for method in build_page_data(find_runs(tmp_path))["methods"]}
+    curves = {method["name"]: method["curves"] for method in build_page_data(find_runs(tmp_path)).script["methods"]}
     assert curves["taco"]["gain"]["mean"] == [1.5, 2.0, 3.0]
     assert "gain" not in curves["fedavg"]
 
@@ -101,7 +101,7 @@ def embedded_in(page):
 def test_long_lists_are_cut(tmp_path):
     clients = 300
     folder = write_run(tmp_path / "a", groups=("A",) * clients, expelled=dict.fromkeys(range(clients), 1))
-    assert len(build_page_data([folder])["expulsions"]) == clients
+    assert len(build_page_data([folder]).expulsions) == clients
     assert "And 100 more." in text_of(page_of([folder]))
 
 

@@ -21,8 +21,6 @@ UNFOLDED = 12
 """Maximum number of expulsions or dropped uploads that are shown unfolded."""
 SCRIPTS = ("page_theme.js", "page_curves.js", "page_histogram.js", "page_heatmaps.js", "page.js")
 """The parts of the page's script, in order."""
-EMBEDDED = ("colours", "target", "measures", "methods", "tables", "histograms", "quantities", "runs", "partitions")
-"""Entries of the page data that are embedded in the page as JSON, for the script."""
 
 
 def render(data: PageData, library: str, version: str) -> str:
@@ -31,31 +29,29 @@ def render(data: PageData, library: str, version: str) -> str:
         "style": _read_asset("page.css"),
         "plotly": library,
         "script": "\n".join(map(_read_asset, SCRIPTS)),
-        "data": embedded_json({name: data[name] for name in EMBEDDED}),
-        "title": escape(f"{data['dataset']}: {pluralize(len(data['methods']), 'method')}"),
-        "dataset": escape(data["dataset"]),
-        "headline": escape(" ".join(data["results"].headline)),
+        "data": embedded_json(data.script),
+        "title": escape(f"{data.dataset}: {pluralize(len(data.script['methods']), 'method')}"),
+        "dataset": escape(data.dataset),
+        "headline": escape(" ".join(data.results.headline)),
         "facts": escape(_facts(data)),
-        "methods": "\n".join(_button(index, method["name"]) for index, method in enumerate(data["methods"])),
-        "several": "" if len(data["methods"]) > 1 else "hidden",
+        "methods": "\n".join(_button(index, method["name"]) for index, method in enumerate(data.script["methods"])),
+        "several": "" if len(data.script["methods"]) > 1 else "hidden",
         "finals": escape(_final_accuracies(data)),
-        "banded": "" if data["seeds"] > 1 else "hidden",
-        "untimed": "hidden" if data["timed"] else "",
+        "banded": "" if data.seeds > 1 else "hidden",
+        "untimed": "hidden" if data.is_timed else "",
         "results": _results(data),
-        "legend": _list(data["legend"]),
-        "unstable": "" if data["stability"] else "hidden",
-        "stability": _list(data["stability"]),
-        "own_hidden": "" if data["own_rows"] else "hidden",
-        "histograms_hidden": "" if data["histograms"] else "hidden",
+        "legend": _list(data.legend),
+        "unstable": "" if data.stability else "hidden",
+        "stability": _list(data.stability),
+        "own_hidden": "" if data.own_rows else "hidden",
+        "histograms_hidden": "" if data.script["histograms"] else "hidden",
         "own_note": escape(_own_note(data)),
-        "own_rows": html_table(
-            HEAD, [row for _, row in data["own_rows"]], keys=[index for index, _ in data["own_rows"]]
-        ),
-        "expulsions": _list_events(data["expulsions"], "expelled") or "<p>No client was expelled.</p>",
-        "dropped": _list_events(data["dropped"], "with dropped uploads") or "<p>No upload was dropped.</p>",
-        "settings": html_table(["setting", "value"], [[name, value] for name, value in data["settings"].items()]),
-        "own_settings": html_table(list(data["own_settings"][0]), [list(row.values()) for row in data["own_settings"]]),
-        "versions": html_table(["software", "version"], [[name, value] for name, value in data["versions"].items()]),
+        "own_rows": html_table(HEAD, [row for _, row in data.own_rows], keys=[index for index, _ in data.own_rows]),
+        "expulsions": _list_events(data.expulsions, "expelled") or "<p>No client was expelled.</p>",
+        "dropped": _list_events(data.dropped, "with dropped uploads") or "<p>No upload was dropped.</p>",
+        "settings": html_table(["setting", "value"], [[name, value] for name, value in data.settings.items()]),
+        "own_settings": html_table(list(data.own_settings[0]), [list(row.values()) for row in data.own_settings]),
+        "versions": html_table(["software", "version"], [[name, value] for name, value in data.versions.items()]),
         "written": escape(f"Page written by fedtaco {metadata.version('fedtaco')} with plotly.js {version}."),
     }
     return re.sub(r"<!--(\w+)-->", lambda place: parts[place[1]], _read_asset("page.html"))
@@ -88,14 +84,14 @@ def _read_asset(name: str) -> str:
 
 
 def _facts(data: PageData) -> str:
-    facts = [pluralize(data["rounds"], "round"), pluralize(data["seeds"], "seed")]
-    facts += [pluralize(data["clients"], "client")] if data["clients"] else []
-    facts += [f"partition {data['partition']}"] if data["partition"] else []
+    facts = [pluralize(data.rounds, "round"), pluralize(data.seeds, "seed")]
+    facts += [pluralize(int(data.settings["clients"]), "client")] if "clients" in data.settings else []
+    facts += [f"partition {data.settings['partition']}"] if "partition" in data.settings else []
     return ", ".join(facts)
 
 
 def _tested(data: PageData) -> list[MethodSummary]:
-    return [row.summary for row in data["results"].rows if row.summary.accuracy is not None]
+    return [row.summary for row in data.results.rows if row.summary.accuracy is not None]
 
 
 def _accuracy(row: MethodSummary) -> str:
@@ -116,7 +112,7 @@ def _final_accuracies(data: PageData) -> str:
 
 
 def _results(data: PageData) -> str:
-    names, columns = [row.name for row in data["results"].rows], data["results"].columns
+    names, columns = [row.name for row in data.results.rows], data.results.columns
     cells = [[cell if cell == "–" else f"{cell} {column.unit}".strip() for cell in column.cells] for column in columns]
     head = ["method", *(column.title for column in columns)]
     return html_table(head, list(zip(names, *cells, strict=True)), keys=range(len(names)))
@@ -125,10 +121,10 @@ def _results(data: PageData) -> str:
 def _own_note(data: PageData) -> str:
     """Return what the histogram and the table of clients' own samples show."""
     sentences = ["The final model, evaluated on each client's own samples, on which it was not trained."]
-    if any(len(one["models"]) > 1 for one in data["histograms"]):
-        steps = data["settings"].get("fine_tune_steps", "some")
+    if any(len(one["models"]) > 1 for one in data.script["histograms"]):
+        steps = data.settings.get("fine_tune_steps", "some")
         sentences.append(f"Fine-tuned: a copy trained for {steps} steps of SGD on the client's training samples.")
-    if data["seeds"] > 1:
+    if data.seeds > 1:
         sentences.append("Bars: the clients of all seeds.")
     return " ".join(sentences)
 

@@ -1,7 +1,8 @@
-"""Collect everything that a report shows, as plain data of bounded size."""
+"""Collect everything that a report shows, in bounded size."""
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fedtaco.records import DIAGNOSED, QUANTITIES, RunFolder
@@ -16,15 +17,38 @@ from fedtaco.report.charts import (
     measures_of,
 )
 from fedtaco.report.colours import ON_DARK, ON_LIGHT
-from fedtaco.report.events import build_dropped, build_expulsions, describe_stability
+from fedtaco.report.events import Event, build_dropped, build_expulsions, describe_stability
 from fedtaco.report.legend import explain_results
 from fedtaco.report.own_samples import build_histograms, build_own_rows
-from fedtaco.report.results import build_run_results
+from fedtaco.report.results import ResultsTable, build_run_results
 from fedtaco.report.run_reader import ReportProgress, RunData, read_runs
 from fedtaco.report.runs_by_method import MethodRuns, format_setting, group_by_method, varying_settings
 from fedtaco.report.table_formats import format_table, results_table
 
-PageData = dict[str, Any]
+
+@dataclass(frozen=True)
+class PageData:
+    """Everything that the page shows."""
+
+    dataset: str
+    rounds: int
+    """Number of rounds of the longest run."""
+    seeds: int
+    """Maximum number of runs of a method."""
+    is_timed: bool
+    """Whether seconds were measured for some method."""
+    results: ResultsTable
+    legend: list[str]
+    stability: list[str]
+    own_rows: list[tuple[int, list[str]]]
+    expulsions: list[Event]
+    dropped: list[Event]
+    settings: dict[str, str]
+    """The settings that all runs have in common."""
+    own_settings: list[dict[str, str]]
+    versions: dict[str, str]
+    script: dict[str, Any]
+    """What the page's script draws, as plain data that are embedded in the page as JSON."""
 
 
 def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = lambda *_: None) -> PageData:
@@ -53,37 +77,38 @@ def build_page_data(folders: Sequence[RunFolder], on_progress: ReportProgress = 
     results = build_run_results(methods)
     table = results_table(results)
     notes = [note for run in runs for note in run.summary["partition_notes"]]
-    return {
-        "dataset": runs[0].config["dataset"],
-        "target": results.target,
-        "rounds": max(run.rounds for run in runs),
-        "seeds": max(len(method.runs) for method in methods),
-        "clients": common.get("clients"),
-        "partition": common.get("partition"),
+    script = {
         "colours": {"light": ON_LIGHT, "dark": ON_DARK},
+        "target": results.target,
         "measures": [dataclasses.asdict(measure) for measure in measures_of(runs)],
         "methods": [{"name": method.name, "curves": build_curves(method, is_unequal)} for method in methods],
-        "timed": any(is_timed(method) for method in methods),
-        "results": results,
         "tables": {suffix: format_table(table, name) for suffix, name in (("csv", "csv"), ("tex", "latex"))},
-        "legend": explain_results(
+        "histograms": build_histograms(methods),
+        "quantities": _quantities(maps),
+        "runs": maps,
+        "partitions": partitions,
+    }
+    return PageData(
+        dataset=runs[0].config["dataset"],
+        rounds=max(run.rounds for run in runs),
+        seeds=max(len(method.runs) for method in methods),
+        is_timed=any(is_timed(method) for method in methods),
+        results=results,
+        legend=explain_results(
             [row.summary for row in results.rows],
             rounds=common.get("rounds"),
             reference=results.reference,
             partition_notes=notes,
         ),
-        "quantities": _quantities(maps),
-        "partitions": partitions,
-        "runs": maps,
-        "stability": _stability(methods),
-        "histograms": build_histograms(methods),
-        "own_rows": build_own_rows(methods),
-        "expulsions": [event for _, method, run in ordered for event in build_expulsions(method, run)],
-        "dropped": [event for _, method, run in ordered for event in build_dropped(method, run)],
-        "settings": {name: format_setting(value) for name, value in common.items()},
-        "own_settings": [_own_settings(method, common) for method in methods],
-        "versions": _versions(runs),
-    }
+        stability=_stability(methods),
+        own_rows=build_own_rows(methods),
+        expulsions=[event for _, method, run in ordered for event in build_expulsions(method, run)],
+        dropped=[event for _, method, run in ordered for event in build_dropped(method, run)],
+        settings={name: format_setting(value) for name, value in common.items()},
+        own_settings=[_own_settings(method, common) for method in methods],
+        versions=_versions(runs),
+        script=script,
+    )
 
 
 def _stability(methods: Sequence[MethodRuns]) -> list[str]:
