@@ -14,7 +14,6 @@ from fedtaco.data import as_samples, load_dataset, partition
 from fedtaco.data.noise import NoisySamples
 from fedtaco.experiment import build_spec
 from fedtaco.experiment.prepared_run import PreparedSimulation
-from fedtaco.experiment.specs import build_spec
 from fedtaco.records import RunFolder
 from fedtaco.runs.options import RunOptions
 

@@ -17,7 +17,7 @@ from run_helpers import Interrupted, assert_same_result, interrupt_after
 import fedtaco
 from fedtaco import InvalidInput
 from fedtaco.errors import RunStopped
-from fedtaco.records import RunFolder
+from fedtaco.records import QUANTITIES, ClientRecord, PartitionRecord, RoundDiagnostics, RoundRecord, RunFolder
 from fedtaco.report.run_reader import find_runs
 
 QUICK = {"dataset": "digits", "clients": 20, "rounds": 3, "local_steps": 2, "engine": "serial"}
@@ -308,3 +308,21 @@ def test_damaged_lines_are_reported(file, line, tmp_path):
         records.write(line)
     with pytest.raises(InvalidInput, match=rf"{file} is damaged"):
         fedtaco.run("fedavg", out=folder, resume=True, **QUICK)
+
+
+def test_readings_of_a_run_that_goes_on_agree(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create({"clients": 1, "rounds": 2, "diagnose": True}, PartitionRecord.unknown(1))
+
+    def finish_round(number):
+        client = ClientRecord(number, 0, {quantity.name: None for quantity in QUANTITIES}, None)
+        folder.append_round(RoundRecord(number, 0.5, 1.0, None, 1.0), [client], RoundDiagnostics(number, 1.0, 1.0, 0.5))
+        folder.save_checkpoint(number, {"weights": np.zeros(1)}, {})
+
+    finish_round(1)
+    written = folder.written()
+    finish_round(2)
+    assert len(folder.rounds()) == len(folder.diagnostics()) == 2
+    assert len(folder.rounds(written)) == len(folder.diagnostics(written)) == 1
+    assert [row["round"] for row in folder.client_rows(written)] == [1]
+    assert folder.history(written).clients[0].round == 1

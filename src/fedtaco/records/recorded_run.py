@@ -28,8 +28,8 @@ from fedtaco.records.record_file import RecordFile
 from fedtaco.records.schema import read_as
 
 Record = TypeVar("Record")
-Digests = Mapping[str, FileDigest]
-"""Digests of files, by name."""
+Written = tuple[Mapping[str, FileDigest], bool]
+"""Digests of records by file name, and whether they are those of whole files."""
 Count = Annotated[int, Domain("a number of things, at least one", low=1, whole=True)]
 
 
@@ -99,28 +99,42 @@ class RecordedRun:
             return None
         return {"schema": SCHEMA, **{name: value for name, value in stored.items() if name not in ("run", "files")}}
 
-    def history(self) -> History:
+    def written(self) -> Written:
+        """Return which records are complete; given to several of the following methods, they read the same rounds.
+
+        Of a run that has ended, these are whole files; otherwise, their beginnings up to the last checkpoint.
+        """
+        stored = self._stored_summary()
+        if stored is not None:
+            return stored["files"], True
+        manifest = self._manifest()
+        return {} if manifest is None else manifest.records, False
+
+    def history(self, written: Written | None = None) -> History:
         """Read all records of the run; if it has not ended, those up to its last checkpoint."""
-        return self._read_history(*self._record_digests())
+        written = written or self.written()
+        return History(self.rounds(written), list(self._read(self._clients, ClientRecord.from_row, written)))
 
-    def rounds(self) -> list[RoundRecord]:
+    def rounds(self, written: Written | None = None) -> list[RoundRecord]:
         """Read the records of the rounds only."""
-        return list(self._read(self._rounds, partial(read_as, RoundRecord), *self._record_digests()))
+        return list(self._read(self._rounds, partial(read_as, RoundRecord), written))
 
-    def client_rows(self) -> Iterator[dict[str, Any]]:
+    def client_rows(self, written: Written | None = None) -> Iterator[dict[str, Any]]:
         """Read the records of the clients one at a time, for large runs, as the lines of ``clients.jsonl``."""
-        return map(ClientRecord.to_row, self._read(self._clients, ClientRecord.from_row, *self._record_digests()))
+        return map(ClientRecord.to_row, self._read(self._clients, ClientRecord.from_row, written))
 
-    def diagnostics(self) -> Diagnostics | None:
+    def diagnostics(self, written: Written | None = None) -> Diagnostics | None:
         """Read the diagnostics of the recorded rounds; ``None`` if rounds were not diagnosed."""
-        return self._read_diagnostics(*self._record_digests())
+        if not self._stored_config().get("diagnose", False):
+            return None
+        return Diagnostics(list(self._read(self._diagnostics, partial(read_as, RoundDiagnostics), written)))
 
-    def client_evaluations(self) -> list[ClientEvaluation]:
+    def client_evaluations(self, written: Written | None = None) -> list[ClientEvaluation]:
         """Read the evaluations on each client's own samples; empty if there were none, or the run has not ended."""
-        digests, is_whole = self._record_digests()
-        if self._evaluations.path.name not in digests:
+        written = written or self.written()
+        if self._evaluations.path.name not in written[0]:
             return []
-        return list(self._read(self._evaluations, partial(read_as, ClientEvaluation), digests, is_whole))
+        return list(self._read(self._evaluations, partial(read_as, ClientEvaluation), written))
 
     def partition(self) -> PartitionRecord:
         """Read which client held which samples."""
@@ -178,28 +192,11 @@ class RecordedRun:
     def _manifest(self) -> Manifest | None:
         return self.checkpoint.manifest(self._stored_config()["folder"]["run"])
 
-    def _record_digests(self) -> tuple[Digests, bool]:
-        """Return the digests of the records, and whether they are those of whole files, as after the end of a run."""
-        stored = self._stored_summary()
-        if stored is not None:
-            return stored["files"], True
-        manifest = self._manifest()
-        return {} if manifest is None else manifest.records, False
-
-    def _read_history(self, digests: Digests, is_whole: bool) -> History:
-        rounds = self._read(self._rounds, partial(read_as, RoundRecord), digests, is_whole)
-        clients = self._read(self._clients, ClientRecord.from_row, digests, is_whole)
-        return History(list(rounds), list(clients))
-
-    def _read_diagnostics(self, digests: Digests, is_whole: bool) -> Diagnostics | None:
-        if not self._stored_config().get("diagnose", False):
-            return None
-        return Diagnostics(list(self._read(self._diagnostics, partial(read_as, RoundDiagnostics), digests, is_whole)))
-
     def _read(
-        self, file: RecordFile, parse: Callable[[dict[str, Any]], Record], digests: Digests, is_whole: bool
+        self, file: RecordFile, parse: Callable[[dict[str, Any]], Record], written: Written | None
     ) -> Iterator[Record]:
         """Verify a file, and then yield its records one at a time; none if nothing is recorded."""
         with reading_run(file.path):
+            digests, is_whole = written or self.written()
             if digests:
                 yield from map(parse, file.read(digests[file.path.name], is_whole=is_whole))

@@ -181,8 +181,8 @@ class RunFolder(RecordedRun):
         manifest = self._manifest()
         if manifest is None:
             raise InvalidInput(f"{self.path} has no checkpoint; start the run again (overwrite).")
-        history = self._read_history(manifest.records, is_whole=False)
-        diagnostics = self._read_diagnostics(manifest.records, is_whole=False)
+        written = manifest.records, False
+        history, diagnostics = self.history(written), self.diagnostics(written)
         with self._writing():
             self._summary.unlink(missing_ok=True)
             self._appended = tuple(

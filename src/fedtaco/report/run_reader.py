@@ -149,11 +149,12 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
         If a file is damaged or was written by another version of fedtaco.
     """
     config, ended = folder.config(), folder.summary()
-    history, partition = History(folder.rounds()), folder.partition()
+    written, partition = folder.written(), folder.partition()
+    history = History(folder.rounds(written))
     rows = RowBins.of(partition.groups, len(partition.label_counts), side)
     heat = HeatMap(rows, ColumnBins(len(history), side))
-    heat.fill(folder.client_rows(), on_progress)
-    if (diagnostics := folder.diagnostics()) is not None:
+    heat.fill(folder.client_rows(written), on_progress)
+    if (diagnostics := folder.diagnostics(written)) is not None:
         heat.add_diagnostics(diagnostics)
     summary = ended or _summary_so_far(config, history, partition, heat)
     return RunData(
@@ -164,7 +165,7 @@ def read_run(folder: RunFolder, side: int, on_progress: Callable[[int], None]) -
         history,
         partition,
         heat,
-        folder.client_evaluations(),
+        folder.client_evaluations(written),
     )
 
 
