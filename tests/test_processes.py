@@ -202,6 +202,18 @@ def test_work_of_a_killed_process_is_done_here():
     assert map_forked(compute, 6, workers=2) == list(range(6))
 
 
+def test_stopped_process_is_named_and_ended():
+    def stop(number):
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return number
+
+    parent = os.getpid()
+    with pytest.raises(RuntimeWarning, match=r"Process \d+, which evaluates a model, has been stopped since"):
+        map_forked(stop, 2, workers=2)
+    assert not multiprocessing.active_children()
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_error_in_any_process_is_raised_and_no_process_is_left(place):
     def fail(number):
