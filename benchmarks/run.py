@@ -31,6 +31,7 @@ from fedtaco.data import TensorSamples, load_dataset
 from fedtaco.methods import PAPER_METHODS, Constants, Method, ServerState, Stem, Taco, Uploads
 from fedtaco.models import FlatModel, build_model
 from fedtaco.trust import DetectorInput, Guard
+from fedtaco.uploads import UploadedVectors
 
 TURNS = 5
 RESULTS = HERE / "results.json"
@@ -228,7 +229,7 @@ class ServerSteps:
     def uploads(self, matrix: Tensor) -> Uploads:
         count = len(matrix)
         steps, shares = torch.full((count,), 10), torch.full((count,), 1 / count, dtype=torch.float64)
-        return Uploads(self.constants, torch.arange(count), {"update": matrix}, steps, shares)
+        return Uploads(self.constants, torch.arange(count), UploadedVectors({"update": matrix}), steps, shares)
 
 
 def measure_small_runs(turns: int) -> dict[str, Any]:

@@ -23,11 +23,12 @@ from torch import Tensor
 
 import fedtaco
 from fedtaco.benchmark.record import DIGITS, first_round_at
-from fedtaco.methods import PAPER_METHODS, FoolsGold, Method, ServerState, Taco, Uploads, geometry_of
+from fedtaco.methods import PAPER_METHODS, FoolsGold, Method, ServerState, Taco, Uploads
 from fedtaco.methods.base import NamedTensors
 from fedtaco.methods.constants import Constants
 from fedtaco.records import RunFolder
 from fedtaco.records.swings import WINDOW, accuracy_range, alternates, range_swings
+from fedtaco.uploads import geometry_of
 
 RESULTS = Path(__file__).with_suffix(".json")
 
@@ -48,6 +49,12 @@ class TacoOfOtherVectors(Taco, ABC):
         return super().aggregate(server, uploads).with_memory(alpha=alpha)
 
 
+def accumulated(server: ServerState, uploads: Uploads) -> Tensor:
+    """Return the sum of all uploads so far of each client of the round."""
+    earlier = server.memory["sums"]
+    return torch.cat([earlier[uploads.clients[rows]] + block for rows, block in uploads.vectors.blocks()])
+
+
 @dataclass(frozen=True)
 class TacoAccumulated(TacoOfOtherVectors):
     """TACO whose α is that of all uploads of a client so far, added up."""
@@ -59,10 +66,10 @@ class TacoAccumulated(TacoOfOtherVectors):
         return {**super().server_memory(weights, constants), "sums": weights.new_zeros(constants.clients, len(weights))}
 
     def own_alpha(self, server: ServerState, uploads: Uploads) -> Tensor:
-        return geometry_of(server.memory["sums"][uploads.clients] + uploads.vectors["update"]).alpha
+        return geometry_of(accumulated(server, uploads)).alpha
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        sums = server.memory["sums"].index_add(0, uploads.clients, uploads.vectors["update"])
+        sums = server.memory["sums"].index_copy(0, uploads.clients, accumulated(server, uploads))
         return super().aggregate(server, uploads).with_memory(sums=sums)
 
 
@@ -76,7 +83,8 @@ class TacoUncorrected(TacoOfOtherVectors):
     def own_alpha(self, server: ServerState, uploads: Uploads) -> Tensor:
         used = server.memory["alpha"][uploads.clients].to(server.weights.dtype)
         moved = uploads.constants.local_steps * uploads.constants.local_lr * server.memory["direction"]
-        return geometry_of(uploads.vectors["update"] - (1 - used)[:, None] * moved).alpha
+        own = [block - (1 - used[rows])[:, None] * moved for rows, block in uploads.vectors.blocks()]
+        return geometry_of(torch.cat(own)).alpha
 
 
 @dataclass(frozen=True)
@@ -90,11 +98,10 @@ class FoolsGoldAccumulated(FoolsGold):
         return {"sums": weights.new_zeros(constants.clients, len(weights))}
 
     def weigh(self, server: ServerState, uploads: Uploads) -> Tensor:
-        sums = server.memory["sums"][uploads.clients] + uploads.vectors["update"]
-        return uploads.weights_proportional_to(geometry_of(sums).cosines.clamp(min=0))
+        return uploads.weights_proportional_to(geometry_of(accumulated(server, uploads)).cosines.clamp(min=0))
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        sums = server.memory["sums"].index_add(0, uploads.clients, uploads.vectors["update"])
+        sums = server.memory["sums"].index_copy(0, uploads.clients, accumulated(server, uploads))
         return super().aggregate(server, uploads).with_memory(sums=sums)
 
 

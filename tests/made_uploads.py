@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedtaco.methods import Constants, Uploads
+from fedtaco.uploads import UploadedVectors
 
 
 def make_uploads(matrix, shares=None, steps=None):
@@ -14,7 +15,7 @@ def make_uploads(matrix, shares=None, steps=None):
     return Uploads(
         constants=Constants(clients=count, rounds=10, local_steps=5, local_lr=0.1),
         clients=torch.arange(count),
-        vectors={"update": matrix},
+        vectors=UploadedVectors({"update": matrix}),
         steps=torch.full((count,), 5) if steps is None else torch.tensor(steps),
         shares=shares,
         aggregation_weights=shares,

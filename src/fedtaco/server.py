@@ -12,16 +12,7 @@ from torch import Tensor
 from fedtaco.cohort import CohortResults, Instructions
 from fedtaco.device import deterministic_torch
 from fedtaco.errors import InvalidInput, RunStopped
-from fedtaco.methods import (
-    Broadcast,
-    Constants,
-    Expulsion,
-    Method,
-    NamedTensors,
-    ServerState,
-    Uploads,
-    weighted_sum,
-)
+from fedtaco.methods import Broadcast, Constants, Expulsion, Method, NamedTensors, ServerState, Uploads
 from fedtaco.model_average import start_average
 from fedtaco.models import split_memory
 from fedtaco.randomness import generator
@@ -39,6 +30,7 @@ from fedtaco.screen import (
 )
 from fedtaco.settings.run_spec import RunSpec
 from fedtaco.trust import DetectorInput, Verdict
+from fedtaco.uploads import UploadedVectors, weighted_sum
 
 MAX_WEIGHT_ERROR = 1e-3
 """How far the sum of a method's aggregation weights may be from 1."""
@@ -281,7 +273,7 @@ class Server:
         return Uploads(
             constants,
             results.clients,
-            results.vectors,
+            UploadedVectors(results.vectors),
             results.steps,
             results.shares,
             results.coverage,

@@ -26,21 +26,21 @@ from fedtaco.methods import (
     TacoUniform,
     Uploads,
 )
+from fedtaco.uploads import UploadedVectors
 
 NO_STATE = ServerState(torch.zeros(0))
 
 
-def random_uploads(seed, clients=12):
-    matrix = torch.randn(clients, 30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return make_uploads(matrix + 0.5)
+def random_matrix(seed, clients=12):
+    return torch.randn(clients, 30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.5
 
 
 @pytest.mark.parametrize("name", ["foolsgold", "taco-aggregation", "taco"])
 @pytest.mark.parametrize("seed", range(3))
 def test_p1_weights_add_the_covariance_of_uploads_and_merits(name, seed):
-    uploads, method = random_uploads(seed), METHODS[name]()
-    weights = method.weigh(NO_STATE, uploads)
-    matrix, merits = uploads.vectors["update"], weights * 7.0
+    matrix, method = random_matrix(seed), METHODS[name]()
+    weights = method.weigh(NO_STATE, make_uploads(matrix))
+    merits = weights * 7.0
     covariance = ((merits - merits.mean()) @ (matrix - matrix.mean(0))) / len(matrix)
     torch.testing.assert_close(weights @ matrix, matrix.mean(0) + covariance / merits.mean())
 
@@ -79,7 +79,7 @@ def upload_of(method, server, curvatures, goals, steps=20, local_lr=0.05):
     shares = torch.full((count,), 1 / count, dtype=torch.float64)
     steps_taken = torch.full((count,), steps)
     upload, _ = method.finish(broadcast.start - x, local)
-    uploads = Uploads(constants, torch.arange(count), upload, steps_taken, shares)
+    uploads = Uploads(constants, torch.arange(count), UploadedVectors(upload), steps_taken, shares)
     uploads.aggregation_weights = shares
     return uploads
 
@@ -187,7 +187,7 @@ def test_p5_scaffold_over_corrects_if_curvatures_differ_too_much(smoothing):
 
 
 def test_the_aggregation_of_taco_has_nearly_the_gain_of_cosines():
-    uploads = random_uploads(1)
+    uploads = make_uploads(random_matrix(1))
     gains = [examine(method, NO_STATE, uploads).gain for method in (FoolsGold(), TacoAggregation())]
     assert gains[1] == pytest.approx(gains[0], rel=0.1)
 

@@ -181,7 +181,7 @@ def test_gradients_and_correction_explain_the_whole_move_of_a_client(name, momen
             note(training, outcome)
 
     def note(training, outcome):
-        weights, updates = training.before.server.weights, outcome.uploads.vectors["update"]
+        weights, updates = training.before.server.weights, outcome.results.vectors["update"]
         for job, update in zip(training.jobs, updates, strict=True):
             parts = trace_client(federation.clients.runner, method, training.instructions, job, weights)
             moved = weights - training.instructions.broadcast.start + update + parts.withheld

@@ -15,10 +15,10 @@ NO_STATE = ServerState(torch.zeros(0))
 SWINGING = {"dataset": "digits", "rounds": 12, "local_steps": 50}
 
 
-def camps(pull, common=1.0, clients=6, dtype=torch.float64):
+def camps(pull, common=1.0, clients=6, shift=0.0):
     """Return uploads of two camps, clients with even and with odd numbers, which agree about the second coordinate."""
-    matrix = torch.full((clients, 2), common, dtype=dtype)
-    matrix[:, 0] = pull * (torch.arange(clients) % 2 * 2 - 1)
+    matrix = torch.full((clients, 2), common, dtype=torch.float64)
+    matrix[:, 0] = pull * (torch.arange(clients) % 2 * 2 - 1) + shift
     return make_uploads(matrix)
 
 
@@ -37,24 +37,22 @@ def test_a_client_without_an_opinion_is_in_no_camp():
 
 def test_the_gain_does_not_depend_on_who_is_ahead():
     """It is that at balance, although the camp that is ahead has most of the weight."""
-    uploads = camps(2.0)
-    ahead = make_uploads(uploads.vectors["update"] + torch.tensor([1.5, 0.0], dtype=torch.float64))
-    expected = examine(FoolsGold(), NO_STATE, uploads).gain
-    assert examine(FoolsGold(), NO_STATE, ahead).gain == pytest.approx(expected, rel=1e-6)
+    expected = examine(FoolsGold(), NO_STATE, camps(2.0)).gain
+    assert examine(FoolsGold(), NO_STATE, camps(2.0, shift=1.5)).gain == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_gain_is_that_of_weights_of_shifted_uploads():
     """The weights are computed from norms and cosines; the uploads themselves are not shifted."""
-    uploads = make_uploads(torch.randn(8, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64) + 0.4)
-    method, matrix = Taco(), uploads.vectors["update"]
+    matrix = torch.randn(8, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64) + 0.4
+    method, uploads = Taco(), make_uploads(matrix)
     spread = matrix - matrix.mean(0)
     direction = torch.linalg.svd(spread).Vh[0]
     balanced = matrix - (matrix.mean(0) @ direction) * direction
     step = stability.SHIFT * balanced.mean(0).norm()
 
     def aggregate(shift):
-        shifted = make_uploads(balanced + shift * direction)
-        return method.weigh(NO_STATE, shifted) @ shifted.vectors["update"] @ direction
+        shifted = balanced + shift * direction
+        return method.weigh(NO_STATE, make_uploads(shifted)) @ shifted @ direction
 
     expected = float((aggregate(step) - aggregate(-step)) / (2 * step))
     assert examine(method, NO_STATE, uploads).gain == pytest.approx(expected, rel=1e-9)

@@ -16,6 +16,7 @@ import torch
 from fedtaco.diagnostics.stability import examine
 from fedtaco.diagnostics.two_camps import is_stable, multipliers, period
 from fedtaco.methods import Constants, FoolsGold, LocalContext, ServerState, Taco, TacoAggregation, Uploads
+from fedtaco.uploads import UploadedVectors
 
 N, STEPS = 10, 100
 SETTLING = 80
@@ -54,7 +55,7 @@ def camps(method, curvature, slope):
             ],
             dim=1,
         )
-        uploads = Uploads(constants, cohort, {"update": update}, steps, shares)
+        uploads = Uploads(constants, cohort, UploadedVectors({"update": update}), steps, shares)
         uploads.aggregation_weights = method.weigh(server, uploads)
         server = method.aggregate(server, uploads)
         positions.append(float(server.weights[0]))

@@ -22,11 +22,11 @@ from fedtaco.methods import (
     ScaffoldTaco,
     Taco,
     TacoUniform,
-    geometry_of,
 )
 from fedtaco.randomness import generator
 from fedtaco.testing import CLIENTS, LOCAL_LR, STEPS, final_state, make_federation
 from fedtaco.testing.small_federation import skewed_clients
+from fedtaco.uploads import geometry_of
 
 OPTIMIZERS = [
     Sgd(),

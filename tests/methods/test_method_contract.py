@@ -83,6 +83,15 @@ class ReducesOverClients(Method):
         return {"update": update / (1 + update.norm())}, local.memory
 
 
+@dataclass(frozen=True)
+class TakesTheMatrix(Method):
+    name = "takes-the-matrix"
+    summary = "takes the median of the uploads from a matrix of all of them"
+
+    def aggregate(self, server, uploads):
+        return server.moved(uploads.vectors["update"].median(0).values)
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -90,6 +99,7 @@ class ReducesOverClients(Method):
         (LosesMemory(), r"client_memory declares \['last'\], but finish returns \[\]"),
         (NoPair(), "finish must return a pair"),
         (ReducesOverClients(), "of stacked clients differs"),
+        (TakesTheMatrix(), r"takes-the-matrix .* no whole matrix; call uploads.average\(name\), or total"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

@@ -6,6 +6,7 @@ import torch
 
 from fedtaco.methods import Broadcast, Constants, Uploads
 from fedtaco.trust import DetectorInput, Guard
+from fedtaco.uploads import UploadedVectors
 
 D = 3000
 """Number of parameters of the model."""
@@ -38,7 +39,7 @@ class GuardRounds:
         uploads = Uploads(
             constants=self.constants,
             clients=torch.arange(count) if clients is None else torch.tensor(clients),
-            vectors={"update": matrix},
+            vectors=UploadedVectors({"update": matrix}),
             steps=torch.ones(count, dtype=torch.int64),
             shares=torch.full((count,), 1 / count),
         )

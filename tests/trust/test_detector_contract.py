@@ -138,6 +138,14 @@ class JudgesByClientOrder(DropsZeros):
 
 
 @dataclass(frozen=True)
+class TakesTheMatrix(DropsZeros):
+    name = "takes-the-matrix"
+
+    def suspects(self, memory, given):
+        return given.uploads.vectors["update"].norm(dim=1) == 0
+
+
+@dataclass(frozen=True)
 class RaisesAnError(DropsZeros):
     name = "raises-an-error"
 
@@ -157,6 +165,7 @@ class RaisesAnError(DropsZeros):
         (ChangesMemoryInPlace(), "changes-memory: a resumed run differs"),
         (DiffersBetweenRuns(), "differs-between-runs: two runs differ"),
         (JudgesByClientOrder(), "judges-by-order: the numbering of clients changes"),
+        (TakesTheMatrix(), r"takes-the-matrix .* no whole matrix; call uploads.average\(name\), or total"),
         (RaisesAnError(), "raises-an-error fails '.*' with ZeroDivisionError: no uploads"),
     ],
     ids=lambda value: getattr(value, "name", ""),

@@ -9,6 +9,7 @@ import fedtaco
 from fedtaco import InvalidInput, RunStopped
 from fedtaco.methods import Broadcast, Constants, Uploads
 from fedtaco.trust import DetectorInput, PaperDetector
+from fedtaco.uploads import UploadedVectors
 
 EQUAL = torch.ones(5, 3)
 """Five equal uploads, each with α = 0.8."""
@@ -18,7 +19,7 @@ def make_uploads(matrix):
     return Uploads(
         constants=Constants(clients=5, rounds=10, local_steps=1, local_lr=0.1),
         clients=torch.arange(len(matrix)),
-        vectors={"update": matrix},
+        vectors=UploadedVectors({"update": matrix}),
         steps=torch.ones(len(matrix), dtype=torch.int64),
         shares=torch.full((len(matrix),), 1 / len(matrix)),
     )

@@ -20,10 +20,11 @@ from fedtaco.diagnostics.over_correction import index_of_move
 from fedtaco.diagnostics.theory import lemma_1_residual, lemma_2_residual, relative_norm, round_momentum
 from fedtaco.diagnostics.trajectory import Trajectory, trace_client
 from fedtaco.errors import InvalidInput
-from fedtaco.methods import Constants, Method, TacoCorrection, weighted_sum
+from fedtaco.methods import Constants, Method, TacoCorrection
 from fedtaco.records import finite_or_none
 from fedtaco.records.diagnostics import ClientDiagnostics, RoundDiagnostics
 from fedtaco.run_state import RoundOutcome, RunState
+from fedtaco.uploads import weighted_sum
 
 Gradient = Callable[[Tensor], Tensor]
 """Returns the gradient of the global loss at a point."""
@@ -175,9 +176,10 @@ def _diagnose_clients(
     """Return the diagnostics of each client whose upload was used; ``slope`` is the gradient at ``weights``."""
     uploads = outcome.uploads
     square = float(slope @ slope)
-    mean = uploads.vectors["update"].double().mean(0)
+    mean = uploads.vectors.total() / len(uploads.clients)
+    updates = (update for _, block in uploads.vectors.blocks() for update in block.double())
     clients = []
-    for client, update in zip(uploads.clients.tolist(), uploads.vectors["update"].double(), strict=True):
+    for client, update in zip(uploads.clients.tolist(), updates, strict=True):
         product, norms = float(slope @ update), float(slope.norm() * update.norm())
         own = traced.get(client)
         clients.append(

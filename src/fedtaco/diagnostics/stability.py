@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from fedtaco.diagnostics.two_camps import is_stable, period
-from fedtaco.methods import Geometry, Method, ServerState, TacoCorrection, Uploads, gram_matrix, weighted_sum
+from fedtaco.methods import Method, ServerState, TacoCorrection, Uploads
 from fedtaco.randomness import generator
 from fedtaco.records import finite_or_none
+from fedtaco.uploads import Geometry
 
 CURVATURES = (0.5, 1.5)
 """κ for which two camps must be stable; the uploads of a round do not reveal the curvature itself."""
@@ -99,9 +100,11 @@ def examine(method: Method, server: ServerState, uploads: Uploads) -> Stability 
     Examples
     --------
     >>> from fedtaco.methods import Constants, FoolsGold
+    >>> from fedtaco.uploads import UploadedVectors
     >>> updates = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, -2.0], [1.0, -2.0]])
     >>> constants, shares = Constants(clients=4, rounds=1, local_steps=1, local_lr=0.1), torch.full((4,), 0.25).double()
-    >>> uploads = Uploads(constants, torch.arange(4), {"update": updates}, torch.ones(4), shares)
+    >>> vectors = UploadedVectors({"update": updates})
+    >>> uploads = Uploads(constants, torch.arange(4), vectors, torch.ones(4), shares)
     >>> uploads.aggregation_weights = FoolsGold().weigh(ServerState(torch.zeros(2)), uploads)
     >>> found = examine(FoolsGold(), ServerState(torch.zeros(2)), uploads)
     >>> round(found.gain, 2), found.camps  # Γ = 1 + u²/τ² - u²/|U|² with u = 2, τ = 1 and |U|² = 5
@@ -109,7 +112,7 @@ def examine(method: Method, server: ServerState, uploads: Uploads) -> Stability 
     """
     if type(method).weigh is Method.weigh or len(uploads.clients) < 2:
         return None
-    positions = _disputed_positions(uploads.vectors["update"])
+    positions = _disputed_positions(uploads)
     if positions is None:
         return None
     gain = _gain(method, server, uploads, positions)
@@ -126,21 +129,21 @@ def examine(method: Method, server: ServerState, uploads: Uploads) -> Stability 
     )
 
 
-def _disputed_positions(updates: Tensor) -> Tensor | None:
-    """Return the component of each update along the disputed direction; ``None`` if all are the same.
+def _disputed_positions(uploads: Uploads) -> Tensor | None:
+    """Return the component of each upload along the disputed direction; ``None`` if all are the same.
 
     The first client that is clearly on one side is on the negative side, so that sides can be compared between rounds.
     """
-    rows = updates
-    if len(updates) > MAX_ROWS:
-        rows = updates[generator(0, "disputed direction").permutation(len(updates))[:MAX_ROWS]]
-    products = gram_matrix(rows)
+    rows, count = None, len(uploads.clients)
+    if count > MAX_ROWS:
+        rows = generator(0, "disputed direction").permutation(count)[:MAX_ROWS].tolist()
+    products = uploads.vectors.gram_matrix(rows=rows)
     centred = products - products.mean(0) - products.mean(1, keepdim=True) + products.mean()
     values, vectors = torch.linalg.eigh(centred)
     if not values[-1] > 1e-12 * products.trace():
         return None
-    direction = weighted_sum(vectors[:, -1] / values[-1].sqrt(), rows)
-    positions = (updates @ direction).double()
+    direction = uploads.vectors.weighted_sum(vectors[:, -1] / values[-1].sqrt(), rows=rows)
+    positions = uploads.vectors.dots(direction)
     spread = positions - positions.mean()
     clear = spread[spread.abs() >= CAMP * spread.square().mean().sqrt()]
     return -positions if clear[0] > 0 else positions

@@ -1,38 +1,46 @@
 """The methods and their base class."""
 
-from fedtaco.methods.adaptive_server import FedAdam, FedYogi
-from fedtaco.methods.averaged_memory import AveragedMemory
-from fedtaco.methods.base import (
-    Broadcast,
-    Expulsion,
-    LocalContext,
-    Method,
-    NamedTensors,
-    ServerState,
-    Uploads,
-)
-from fedtaco.methods.constants import Constants
-from fedtaco.methods.cost import Cost
-from fedtaco.methods.fedacg import FedACG
-from fedtaco.methods.fedavg import FedAvg
-from fedtaco.methods.fedcomgate import FedComGate
-from fedtaco.methods.feddc import FedDC
-from fedtaco.methods.feddyn import FedDyn
-from fedtaco.methods.fedexp import FedExP
-from fedtaco.methods.fedmos import FedMoS
-from fedtaco.methods.fednova import FedNova
-from fedtaco.methods.fedprox import FedProx, FedProxTaco
-from fedtaco.methods.foolsgold import FoolsGold, FoolsGoldOriginal
-from fedtaco.methods.geometry import Geometry, geometry_of, gram_matrix, weighted_sum
-from fedtaco.methods.mime import Mime, MimeLite
-from fedtaco.methods.momentum import FedAvgM, FedCM
-from fedtaco.methods.ruan import Ruan
-from fedtaco.methods.scaffold import Scaffold, ScaffoldTaco
-from fedtaco.methods.scaffold_m import ScaffoldM
-from fedtaco.methods.stem import Stem, StemOriginal
-from fedtaco.methods.taco import Taco, TacoAggregation, TacoCorrection, TacoUniform
-from fedtaco.methods.taco_steady import TacoSteady, TacoSteadyUniform
-from fedtaco.methods.tailored import Tailored
+from fedtaco.methods.adaptive_server import FedAdam as FedAdam
+from fedtaco.methods.adaptive_server import FedYogi as FedYogi
+from fedtaco.methods.averaged_memory import AveragedMemory as AveragedMemory
+from fedtaco.methods.base import Broadcast as Broadcast
+from fedtaco.methods.base import Expulsion as Expulsion
+from fedtaco.methods.base import LocalContext as LocalContext
+from fedtaco.methods.base import Method as Method
+from fedtaco.methods.base import NamedTensors as NamedTensors
+from fedtaco.methods.base import ServerState as ServerState
+from fedtaco.methods.base import Uploads as Uploads
+from fedtaco.methods.constants import Constants as Constants
+from fedtaco.methods.cost import Cost as Cost
+from fedtaco.methods.fedacg import FedACG as FedACG
+from fedtaco.methods.fedavg import FedAvg as FedAvg
+from fedtaco.methods.fedcomgate import FedComGate as FedComGate
+from fedtaco.methods.feddc import FedDC as FedDC
+from fedtaco.methods.feddyn import FedDyn as FedDyn
+from fedtaco.methods.fedexp import FedExP as FedExP
+from fedtaco.methods.fedmos import FedMoS as FedMoS
+from fedtaco.methods.fednova import FedNova as FedNova
+from fedtaco.methods.fedprox import FedProx as FedProx
+from fedtaco.methods.fedprox import FedProxTaco as FedProxTaco
+from fedtaco.methods.foolsgold import FoolsGold as FoolsGold
+from fedtaco.methods.foolsgold import FoolsGoldOriginal as FoolsGoldOriginal
+from fedtaco.methods.mime import Mime as Mime
+from fedtaco.methods.mime import MimeLite as MimeLite
+from fedtaco.methods.momentum import FedAvgM as FedAvgM
+from fedtaco.methods.momentum import FedCM as FedCM
+from fedtaco.methods.ruan import Ruan as Ruan
+from fedtaco.methods.scaffold import Scaffold as Scaffold
+from fedtaco.methods.scaffold import ScaffoldTaco as ScaffoldTaco
+from fedtaco.methods.scaffold_m import ScaffoldM as ScaffoldM
+from fedtaco.methods.stem import Stem as Stem
+from fedtaco.methods.stem import StemOriginal as StemOriginal
+from fedtaco.methods.taco import Taco as Taco
+from fedtaco.methods.taco import TacoAggregation as TacoAggregation
+from fedtaco.methods.taco import TacoCorrection as TacoCorrection
+from fedtaco.methods.taco import TacoUniform as TacoUniform
+from fedtaco.methods.taco_steady import TacoSteady as TacoSteady
+from fedtaco.methods.taco_steady import TacoSteadyUniform as TacoSteadyUniform
+from fedtaco.methods.tailored import Tailored as Tailored
 from fedtaco.registry import Registry
 
 PAPER_METHODS: tuple[type[Method], ...] = (FedAvg, FedProx, FoolsGold, Scaffold, Stem, FedACG, Taco)
@@ -71,55 +79,3 @@ FURTHER_METHODS: tuple[type[Method], ...] = (
 
 METHODS: Registry[Method] = Registry(Method, [*PAPER_METHODS, *PARTS_AND_CONTROLS, *FURTHER_METHODS])
 """Every registered method by name."""
-
-__all__ = [
-    "FURTHER_METHODS",
-    "METHODS",
-    "PAPER_METHODS",
-    "PARTS_AND_CONTROLS",
-    "AveragedMemory",
-    "Broadcast",
-    "Constants",
-    "Cost",
-    "Expulsion",
-    "FedACG",
-    "FedAdam",
-    "FedAvg",
-    "FedAvgM",
-    "FedCM",
-    "FedComGate",
-    "FedDC",
-    "FedDyn",
-    "FedExP",
-    "FedMoS",
-    "FedNova",
-    "FedProx",
-    "FedProxTaco",
-    "FedYogi",
-    "FoolsGold",
-    "FoolsGoldOriginal",
-    "Geometry",
-    "LocalContext",
-    "Method",
-    "Mime",
-    "MimeLite",
-    "NamedTensors",
-    "Ruan",
-    "Scaffold",
-    "ScaffoldM",
-    "ScaffoldTaco",
-    "ServerState",
-    "Stem",
-    "StemOriginal",
-    "Taco",
-    "TacoAggregation",
-    "TacoCorrection",
-    "TacoSteady",
-    "TacoSteadyUniform",
-    "TacoUniform",
-    "Tailored",
-    "Uploads",
-    "geometry_of",
-    "gram_matrix",
-    "weighted_sum",
-]

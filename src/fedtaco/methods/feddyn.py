@@ -58,7 +58,7 @@ class FedDyn(AveragedMemory):
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
         moved = super().aggregate(replace(server, weights=self.output(server)), uploads)
-        return self.add_changes(moved, uploads, displacement=uploads.vectors["update"].sum(0, dtype=torch.float64))
+        return self.add_changes(moved, uploads, displacement=uploads.vectors.total())
 
     def output(self, server: ServerState) -> Tensor:
         """Return y = w - E, the point where the clients of the next round start."""

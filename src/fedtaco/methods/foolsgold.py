@@ -15,9 +15,9 @@ from torch import Tensor
 
 from fedtaco.methods.base import Expulsion, Method, NamedTensors, ServerState, Uploads
 from fedtaco.methods.constants import Constants
-from fedtaco.methods.geometry import pairwise_cosines
 from fedtaco.methods.tailored import TACO_PAPER
 from fedtaco.parameters import parameter
+from fedtaco.uploads import pairwise_cosines
 
 SAME = 1e-6
 """If 1 - cosine is below this value for all clients, rounding errors would decide about their weights."""
@@ -74,16 +74,20 @@ class FoolsGoldOriginal(Method):
         return uploads.weights_proportional_to(self.merits(server, uploads))
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        history = server.memory["history"].index_add(0, uploads.clients, uploads.vectors["update"])
+        history = server.memory["history"].index_copy(0, uploads.clients, self.histories(server, uploads))
         total = 1.0
         if self.scale == "sum":
             total = len(uploads.shares) * float(uploads.shares @ self.merits(server, uploads))
         return server.moved(total * uploads.relaxation * uploads.mean_update).with_memory(history=history)
 
+    def histories(self, server: ServerState, uploads: Uploads) -> Tensor:
+        """Return the new H_i of the clients of the round."""
+        old = server.memory["history"]
+        return torch.cat([old[uploads.clients[rows]] + block for rows, block in uploads.vectors.blocks()])
+
     def merits(self, server: ServerState, uploads: Uploads) -> Tensor:
         """Return the q_i, which are all zero if all histories are the same."""
-        history = server.memory["history"][uploads.clients] + uploads.vectors["update"]
-        similarity = pairwise_cosines(history).fill_diagonal_(0)
+        similarity = pairwise_cosines(self.histories(server, uploads)).fill_diagonal_(0)
         largest = similarity.amax(1)
         pardon = torch.where(largest[:, None] < largest, largest[:, None] / largest, 1)
         distinct = (1 - (similarity * pardon).amax(1)).clamp(0, 1)

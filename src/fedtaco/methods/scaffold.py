@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from fedtaco.methods.averaged_memory import AveragedMemory
@@ -54,8 +53,8 @@ class Scaffold(AveragedMemory):
         return {"update": update, "variate_change": change}, {"variate": variate}
 
     def aggregate(self, server: ServerState, uploads: Uploads) -> ServerState:
-        total = uploads.vectors["variate_change"].sum(0, dtype=torch.float64)
-        return self.add_changes(super().aggregate(server, uploads), uploads, variate=total)
+        moved = super().aggregate(server, uploads)
+        return self.add_changes(moved, uploads, variate=uploads.vectors.total("variate_change"))
 
     def mirror(self, upload: NamedTensors, local: LocalContext) -> NamedTensors:
         return {"variate": local.memory["variate"] + upload["variate_change"]}

@@ -67,7 +67,7 @@ class Evidence:
             "starts": torch.cat([memory["starts"], sketch(given.broadcast.start.double()[None])]),
             "rounds": torch.cat([memory["rounds"], torch.tensor([given.round])]),
         }
-        uploads = sketch(given.uploads.vectors["update"])
+        uploads = torch.cat([sketch(block) for _, block in given.uploads.vectors.blocks()])
         vectors = [sketch(vector[None]).double() for vector in given.broadcast.vectors.values()]
         if given.uploads.constants.optimizer.weight_decay:
             vectors.append(memory["starts"][-1:])

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from made_uploads import make_uploads
 
-from fedtaco.methods import METHODS, Constants, Geometry, ServerState, Taco, geometry_of
+from fedtaco.methods import METHODS, Constants, ServerState, Taco
+from fedtaco.uploads import Geometry, geometry_of
 
 matrices = st.builds(
     lambda rows, seed: torch.randn(rows, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64),
@@ -54,7 +55,7 @@ def test_alpha_of_an_upload_opposed_to_the_mean_is_zero():
 def test_wide_matrices_are_summed_in_blocks(monkeypatch):
     matrix = torch.randn(4, 37, dtype=torch.float64)
     whole = geometry_of(matrix)
-    monkeypatch.setattr("fedtaco.methods.geometry.BLOCK_ENTRIES", 20)
+    monkeypatch.setattr("fedtaco.uploads.geometry.BLOCK_ENTRIES", 20)
     blocks = geometry_of(matrix)
     assert isinstance(blocks, Geometry)
     torch.testing.assert_close(blocks.cosines, whole.cosines)

@@ -4,6 +4,7 @@ Sums are computed in the matrix's own dtype within a block of columns, which fit
 float64 across blocks; the update matrix is never copied.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -54,11 +55,9 @@ def geometry_of(matrix: Tensor) -> Geometry:
     >>> geometry_of(torch.tensor([[3.0, 4.0], [3.0, 4.0]])).norms
     tensor([5., 5.], dtype=torch.float64)
     """
-    rows, columns = matrix.shape
-    mean_weights = matrix.new_full((rows,), 1 / rows)
-    dots, squares = torch.zeros(2, rows, dtype=torch.float64)
-    width = max(1, BLOCK_ENTRIES // rows)
-    for block in (matrix[:, start : start + width] for start in range(0, columns, width)):
+    mean_weights = matrix.new_full((len(matrix),), 1 / len(matrix))
+    dots, squares = torch.zeros(2, len(matrix), dtype=torch.float64)
+    for block in _column_blocks(matrix):
         mean = mean_weights @ block
         dots += block @ mean
         squares += torch.linalg.vector_norm(block, dim=1).double().square_()
@@ -76,10 +75,8 @@ def gram_matrix(matrix: Tensor) -> Tensor:
     tensor([[9., 3.],
             [3., 2.]], dtype=torch.float64)
     """
-    rows, columns = matrix.shape
-    products = torch.zeros(rows, rows, dtype=torch.float64)
-    width = max(1, BLOCK_ENTRIES // rows)
-    for block in (matrix[:, start : start + width] for start in range(0, columns, width)):
+    products = torch.zeros(len(matrix), len(matrix), dtype=torch.float64)
+    for block in _column_blocks(matrix):
         products += block @ block.T
     return products
 
@@ -117,3 +114,7 @@ def weighted_sum(weights: Tensor, matrix: Tensor) -> Tensor:
     tensor([2., 3.])
     """
     return weights.to(matrix.dtype) @ matrix
+
+
+def _column_blocks(matrix: Tensor) -> Iterator[Tensor]:
+    yield from matrix.split(max(1, BLOCK_ENTRIES // len(matrix)), dim=1)
