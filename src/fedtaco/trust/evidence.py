@@ -25,6 +25,8 @@ ROUNDS_KEPT = 100
 """Maximum number of starting points that are remembered."""
 ZERO = 1e-6
 """An upload counts as zero if its norm is below this fraction of the median norm of non-zero uploads."""
+ZERO_LOSS = 1e-3
+"""A stated loss counts as near zero if it is below this fraction of the largest one of the round."""
 INDEPENDENT = 1e-5
 """Relative size below which a direction in the span of received vectors is treated as rounding error."""
 TINY = torch.finfo(torch.float32).tiny
@@ -35,7 +37,7 @@ def initial_evidence(clients: int, length: int) -> NamedTensors:
 
     ``starts`` and ``rounds`` are sketches of starting points and the rounds they belong to. ``sent`` has one row per
     client: the last rounds in which the client received a starting point. ``last`` has one row per client: what was new
-    in its last upload with content.
+    in its last upload with content. ``trained`` marks the clients that have trained in some round.
     """
     size = sketch_size(length)
     return {
@@ -43,6 +45,7 @@ def initial_evidence(clients: int, length: int) -> NamedTensors:
         "rounds": torch.zeros(0, dtype=torch.int64),
         "sent": torch.zeros(clients, max(1, min(MAX_MOVES, size // NUMBERS_PER_MOVE)), dtype=torch.int64),
         "last": torch.zeros(clients, size),
+        "trained": torch.zeros(clients, dtype=torch.bool),
     }
 
 
@@ -52,6 +55,8 @@ class Evidence:
 
     given: DetectorInput
     memory: NamedTensors
+    uploads: Tensor
+    """Sketches of the uploads."""
     new: Tensor
     """What is new in each upload, as unit vectors."""
     new_share: Tensor
@@ -83,6 +88,7 @@ class Evidence:
         return cls(
             given=given,
             memory=memory,
+            uploads=uploads,
             new=new.div_(new_norms.clamp(min=TINY)[:, None]),
             new_share=(new_norms.double() / norms.double().clamp(min=TINY)).square(),
             norms=norms,
@@ -98,6 +104,22 @@ class Evidence:
         """Mask of the uploads that are zero or nearly zero compared with the others."""
         return self.norms < ZERO * self.norms[self.norms > 0].median()
 
+    @property
+    def has_trained(self) -> Tensor:
+        """Mask of the uploads whose clients have trained in an earlier round."""
+        return self.memory["trained"][self.given.uploads.clients]
+
+    @property
+    def is_fitted(self) -> Tensor:
+        """Mask of the uploads whose clients may have nothing to learn: they have trained, and state a loss near zero.
+
+        A client that claims this wrongly is not expelled, but a zero or a copy is dropped all the same.
+        """
+        losses = self.given.uploads.training_losses
+        if not len(losses):
+            return torch.zeros_like(self.has_trained)
+        return self.has_trained & (losses < ZERO_LOSS * losses.nan_to_num(nan=0.0).max())
+
     def earlier(self, rows: list[int], most: int) -> Tensor:
         """Return at most ``most`` earlier uploads with content, those of the clients in ``rows`` first."""
         own, has_content = self.given.uploads.clients[rows], self.has_content
@@ -110,15 +132,27 @@ class Evidence:
         """Mask of the clients with an earlier upload in which content was found."""
         return self.memory["last"].any(1)
 
-    def updated_memory(self, with_content: Tensor) -> NamedTensors:
-        """Return the memory for the next round; ``with_content`` is a mask of the uploads to remember."""
+    def trained_after(self, with_content: list[int]) -> Tensor:
+        """Return a mask of all clients that have trained so far, given the rows in which content was found.
+
+        Content shows that a client trains. If uploads are compressed, copies have content as well, so that only a
+        client's first upload shows it, before there was anything to copy.
+        """
+        trained, clients = self.memory["trained"].clone(), self.given.uploads.clients[with_content]
+        if not self.given.codec.is_lossless:
+            clients = clients[self.memory["seen"][clients] == 0]
+        trained[clients] = True
+        return trained
+
+    def updated_memory(self, with_content: list[int]) -> NamedTensors:
+        """Return the memory for the next round; ``with_content`` are the rows of the uploads to remember."""
         clients, sent, last = self.given.uploads.clients, self.memory["sent"].clone(), self.memory["last"].clone()
         now = torch.full((len(self.given.cohort), 1), self.given.round)
         sent[self.given.cohort] = torch.cat([now, sent[self.given.cohort]], dim=1)[:, : sent.shape[1]]
         last[clients[with_content]] = self.new[with_content].float()
         needed = torch.nonzero(torch.isin(self.memory["rounds"], sent)).flatten()[-ROUNDS_KEPT:]
         points = {name: self.memory[name][needed] for name in ("starts", "rounds")}
-        return {**self.memory, **points, "sent": sent, "last": last}
+        return {**self.memory, **points, "sent": sent, "last": last, "trained": self.trained_after(with_content)}
 
 
 def _moves(memory: NamedTensors, rounds: Tensor) -> Tensor:

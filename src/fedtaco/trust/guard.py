@@ -19,8 +19,9 @@ threshold tells them from copies; the copy test is then omitted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median_low
 
 import torch
 from torch import Tensor
@@ -32,10 +33,14 @@ from fedtaco.parameters import parameter
 from fedtaco.records import Decision
 from fedtaco.trust.detector import Detector, DetectorInput, Verdict
 from fedtaco.trust.evidence import NUMBERS_PER_MOVE, ZERO, Evidence, initial_evidence
+from fedtaco.trust.profile import Profile
 from fedtaco.trust.sketch import sketch
 
 MIN_OTHERS = 6
 """An upload is dropped by the content test only if it was compared with at least this many others."""
+POWER = 5.0
+"""Among clients that have trained, the median of what others explain must exceed the threshold of the content test by
+this factor, or nobody fails the test: an honest upload might then be below the threshold as well."""
 MAX_OTHERS = (128, 64, 32)
 """Maximum number of current uploads, and of earlier uploads, that an upload is compared with: the first of these values
 that the sketch size allows (see MAX_CHANCE)."""
@@ -77,23 +82,23 @@ class Guard(Detector):
         evidence = Evidence.of(memory, given)
         findings = self._examine(evidence, memory["strikes"])
         clients = given.uploads.clients
-        suspicious, overflowing = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(2))
+        suspicious, overflowing, excused = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(3))
         suspicious[list(findings.failed)] = True
         overflowing[[row for row, failure in findings.failed.items() if failure.test == "finite"]] = True
+        excused[[row for row, failure in findings.failed.items() if failure.excused]] = True
         if suspicious.all():  # then the tests do not tell clients apart
             suspicious = overflowing
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
         seen[clients] += 1
-        strikes[clients] += suspicious
+        strikes[clients] += suspicious & ~excused
         expelled = self._expelled(given.expelled, strikes)
         decisions = [
             failure.decision(client, dropped=bool(suspicious[row]), expelled=client in expelled)
             for row, client in enumerate(clients.tolist())
             if (failure := findings.failed.get(row))
         ]
-        has_content = torch.zeros_like(suspicious)
-        has_content[findings.with_content] = True
-        new_memory = {**evidence.updated_memory(has_content), "strikes": strikes, "seen": seen}
+        with_content = [row for row in findings.with_content if row not in findings.failed]
+        new_memory = {**evidence.updated_memory(with_content), "strikes": strikes, "seen": seen}
         return Verdict(new_memory, suspicious, decisions, findings.scores, expelled)
 
     def _examine(self, evidence: Evidence, strikes: Tensor) -> Findings:
@@ -102,54 +107,102 @@ class Guard(Detector):
         if evidence.norms.any():
             self._examine_each(evidence, strikes, findings)
         if evidence.size >= NUMBERS_PER_MOVE:
-            self._find_replicas(evidence, findings)
-            self._find_content(evidence, findings)
+            self._compare(evidence, findings)
         return findings
 
     def _examine_each(self, evidence: Evidence, strikes: Tensor, findings: Findings) -> None:
         """Test each upload on its own."""
         can_find_copies = evidence.size >= NUMBERS_PER_MOVE and evidence.given.codec.is_lossless
         earlier_strikes = strikes[evidence.given.uploads.clients].tolist()
-        for row, (score, is_zero, count) in enumerate(
-            zip(findings.scores, evidence.is_zero.tolist(), earlier_strikes, strict=True)
+        for row, (score, is_zero, is_fitted, count) in enumerate(
+            zip(
+                findings.scores,
+                evidence.is_zero.tolist(),
+                evidence.is_fitted.tolist(),
+                earlier_strikes,
+                strict=True,
+            )
         ):
             share = score["new"]
             if not math.isfinite(share):
                 findings.failed[row] = Failure("finite", 0.0, 0.0, "the upload is too large to be judged")
             elif is_zero:
-                findings.failed[row] = Failure("zero", 0.0, ZERO, "the upload is zero")
+                findings.failed[row] = Failure("zero", 0.0, ZERO, "the upload is zero", excused=is_fitted)
             elif can_find_copies and share < self.copy:
                 reason = "the upload contains only what the client received"
-                findings.failed[row] = Failure("copy", share, self.copy, reason)
+                findings.failed[row] = Failure("copy", share, self.copy, reason, excused=is_fitted)
             elif count >= self.max_strikes:
                 reason = "the client has enough strikes to be expelled, but more than half of all clients must stay"
                 findings.failed[row] = Failure("strikes", float(count), self.max_strikes, reason)
 
-    def _find_replicas(self, evidence: Evidence, findings: Findings) -> None:
-        """Test whether two uploads are the same."""
-        clients, passed = evidence.given.uploads.clients.tolist(), findings.passed
-        for row, (distance, other) in zip(passed, _nearest(evidence.new[passed]), strict=True):
-            if distance < self.replica:
-                reason = f"the upload is the same as that of client {clients[passed[other]]}"
-                findings.failed[row] = Failure("replica", distance, self.replica, reason)
+    def _compare(self, evidence: Evidence, findings: Findings) -> None:
+        """Compare uploads with each other: find those with content, and among the others noise.
 
-    def _find_content(self, evidence: Evidence, findings: Findings) -> None:
-        """Test whether other uploads explain more of an upload than they would explain of noise."""
+        Uploads that are the same count as one, so that they do not explain each other.
+        """
+        groups, compared = self._replicas(evidence, findings), dict[int, float]()
         most = next((n for n in MAX_OTHERS if self._by_chance(2 * n - 1, evidence.size) <= MAX_CHANCE), MAX_OTHERS[-1])
-        for rows in _even_parts(findings.passed, most):
-            earlier = evidence.earlier(rows, most)
-            others = len(rows) - 1 + len(earlier)
+        for firsts in _even_parts(list(groups), most):
+            earlier = evidence.earlier(firsts, most)
+            others = len(firsts) - 1 + len(earlier)
             by_chance = self._by_chance(others, evidence.size)
-            if others == 0 or by_chance > MAX_CHANCE:
-                continue
-            explained = _explained_by_others(torch.cat([evidence.new[rows], earlier]))
-            for row, share in zip(rows, explained.tolist(), strict=False):
-                findings.scores[row]["explained"] = share
-                if share >= by_chance:
-                    findings.with_content.append(row)
-                elif others >= MIN_OTHERS:
+            if by_chance > MAX_CHANCE:  # too few parameters to tell content from noise
+                findings.with_content.extend(row for first in firsts for row in groups[first])
+            elif others:
+                explained = _explained_by_others(torch.cat([evidence.new[firsts], earlier])).tolist()
+                for row, share in (
+                    (row, share) for first, share in zip(firsts, explained, strict=False) for row in groups[first]
+                ):
+                    findings.scores[row]["explained"] = share
+                    if share >= by_chance:
+                        findings.with_content.append(row)
+                    if others >= MIN_OTHERS:
+                        compared[row] = by_chance
+        self._find_noise(evidence, findings, compared)
+
+    def _find_noise(self, evidence: Evidence, findings: Findings, compared: Mapping[int, float]) -> None:
+        """Find noise among the uploads that others do not explain, and replicas of clients that have never trained.
+
+        Unexplained uploads are noise if their profile is that of noise. The noise of a codec may have the profile of
+        training, so that the profile then only speaks for clients that have trained.
+        """
+        profile, lossless = Profile.of(evidence, findings.with_content), evidence.given.codec.is_lossless
+        trained = evidence.trained_after(findings.with_content)[evidence.given.uploads.clients].tolist()
+        ratios = [findings.scores[row]["explained"] / chance for row, chance in compared.items() if trained[row]]
+        if not (profile.can_tell and ratios and median_low(ratios) >= POWER):
+            return
+        for row, by_chance in compared.items():
+            score = findings.scores[row]
+            if score["explained"] < by_chance:
+                score["profile"] = profile.correlation(row)
+                if score["profile"] < profile.by_chance or not (trained[row] or lossless):
                     reason = "the upload has nothing in common with any other"
-                    findings.failed[row] = Failure("content", share, by_chance, reason)
+                    findings.failed[row] = Failure("content", score["explained"], by_chance, reason)
+                    continue
+            if not trained[row] and score.get("nearest", math.inf) < self.replica:
+                reason = "another client sent the same, and this one has never been seen to train"
+                findings.failed[row] = Failure("replica", score["nearest"], self.replica, reason)
+
+    def _replicas(self, evidence: Evidence, findings: Findings) -> dict[int, list[int]]:
+        """Return the rows that have passed so far in groups of uploads that are the same, by the first of each group.
+
+        Each search assigns uploads to the nearest one; it is repeated among the first ones until no two are the same.
+        """
+        first = {row: row for row in findings.passed}
+        rows, searched = list(first), 0
+        while len(rows) != searched:
+            searched = len(rows)
+            for row, (distance, other) in zip(rows, _nearest(evidence.new[rows]), strict=True):
+                if searched > 1:
+                    findings.scores[row].setdefault("nearest", distance)
+                if distance < self.replica and rows[other] < row:
+                    first[row] = first[rows[other]]
+            rows = [row for row in rows if first[row] == row]
+        groups = {row: list[int]() for row in rows}
+        for row in first:
+            first[row] = first[first[row]]
+            groups[first[row]].append(row)
+        return groups
 
     def _by_chance(self, others: int, size: int) -> float:
         """Return an upper bound on the fraction of noise that this many other vectors explain by chance.
@@ -177,6 +230,8 @@ class Failure:
     score: float
     threshold: float
     reason: str
+    excused: bool = False
+    """Whether the upload is dropped without a strike, because an honest client might send it."""
 
     def decision(self, client: int, *, dropped: bool, expelled: bool) -> Decision:
         """Return the decision to record."""

@@ -37,6 +37,15 @@ def sketch(rows: Tensor, size: int = MAX_SIZE) -> Tensor:
     return sums
 
 
+def coordinates_per_entry(length: int) -> Tensor:
+    """Return how many of a vector's ``length`` coordinates are added in each entry of its sketch.
+
+    >>> coordinates_per_entry(3)
+    tensor([1, 1, 1])
+    """
+    return torch.arange(length).remainder(MAX_SIZE).bincount()
+
+
 @lru_cache(maxsize=4)
 def _signs(length: int, dtype: torch.dtype) -> Tensor:
     """Return random signs, which depend on the length alone: they are the same in every run."""
