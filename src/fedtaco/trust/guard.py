@@ -5,12 +5,17 @@ client has received, including the method's own correction, and tests what is ne
 
 - **zero**: Is the upload zero?
 - **copy**: Which fraction of the upload is new, that is, outside the span of what the client received?
-- **replica**: Did another client send the same upload?
 - **content**: Which fraction of what is new can be explained by other uploads of this round or by earlier
   uploads, including those of the same client? Trained uploads have something in common; fresh noise does not.
+  Late in a run, or with few clients, honest uploads may not have it either. So an upload only fails if its size
+  is spread over the coordinates as that of noise, too, and if most clients that have trained are far above the
+  threshold.
+- **replica**: Did another client send the same, and has this one never been seen to train? Honest clients with the
+  same samples may send the same, but they have trained before there was anything to copy.
 
-An upload that fails a test is dropped, and its client is expelled after several failures. All tests use
-sketches of vectors that the server has in any case.
+An upload that fails a test is dropped, and its client is expelled after several failures. A client that has trained
+and states a loss near zero has nothing to learn: its zeros and copies are dropped, but they do not expel it. All
+tests use sketches of vectors that the server has in any case.
 
 If uploads are compressed, the codec's noise counts as new. It may exceed what is new in honest uploads, so that no
 threshold tells them from copies; the copy test is then omitted.
@@ -41,7 +46,7 @@ MIN_OTHERS = 6
 POWER = 5.0
 """Among clients that have trained, the median of what others explain must exceed the threshold of the content test by
 this factor, or nobody fails the test: an honest upload might then be below the threshold as well."""
-MAX_OTHERS = (128, 64, 32)
+MAX_OTHERS = (128, 64, 32, 16)
 """Maximum number of current uploads, and of earlier uploads, that an upload is compared with: the first of these values
 that the sketch size allows (see MAX_CHANCE)."""
 MAX_CHANCE = 0.1
@@ -82,15 +87,15 @@ class Guard(Detector):
         evidence = Evidence.of(memory, given)
         findings = self._examine(evidence, memory["strikes"])
         clients = given.uploads.clients
-        suspicious, overflowing, excused = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(3))
+        suspicious, overflowing, fitted = (torch.zeros(len(clients), dtype=torch.bool) for _ in range(3))
         suspicious[list(findings.failed)] = True
         overflowing[[row for row, failure in findings.failed.items() if failure.test == "finite"]] = True
-        excused[[row for row, failure in findings.failed.items() if failure.excused]] = True
+        fitted[[row for row, failure in findings.failed.items() if failure.is_fitted]] = True
         if suspicious.all():  # then the tests do not tell clients apart
             suspicious = overflowing
         strikes, seen = memory["strikes"].clone(), memory["seen"].clone()
         seen[clients] += 1
-        strikes[clients] += suspicious & ~excused
+        strikes[clients] += suspicious & ~fitted
         expelled = self._expelled(given.expelled, strikes)
         decisions = [
             failure.decision(client, dropped=bool(suspicious[row]), expelled=client in expelled)
@@ -106,31 +111,23 @@ class Guard(Detector):
         findings = Findings([{"new": share} for share in evidence.new_share.tolist()])
         if evidence.norms.any():
             self._examine_each(evidence, strikes, findings)
-        if evidence.size >= NUMBERS_PER_MOVE:
-            self._compare(evidence, findings)
+        self._compare(evidence, findings)
         return findings
 
     def _examine_each(self, evidence: Evidence, strikes: Tensor, findings: Findings) -> None:
         """Test each upload on its own."""
         can_find_copies = evidence.size >= NUMBERS_PER_MOVE and evidence.given.codec.is_lossless
         earlier_strikes = strikes[evidence.given.uploads.clients].tolist()
-        for row, (score, is_zero, is_fitted, count) in enumerate(
-            zip(
-                findings.scores,
-                evidence.is_zero.tolist(),
-                evidence.is_fitted.tolist(),
-                earlier_strikes,
-                strict=True,
-            )
-        ):
+        is_zero, is_fitted = evidence.is_zero.tolist(), evidence.is_fitted.tolist()
+        for row, (score, count) in enumerate(zip(findings.scores, earlier_strikes, strict=True)):
             share = score["new"]
             if not math.isfinite(share):
                 findings.failed[row] = Failure("finite", 0.0, 0.0, "the upload is too large to be judged")
-            elif is_zero:
-                findings.failed[row] = Failure("zero", 0.0, ZERO, "the upload is zero", excused=is_fitted)
+            elif is_zero[row]:
+                findings.failed[row] = Failure("zero", 0.0, ZERO, "the upload is zero", is_fitted[row])
             elif can_find_copies and share < self.copy:
                 reason = "the upload contains only what the client received"
-                findings.failed[row] = Failure("copy", share, self.copy, reason, excused=is_fitted)
+                findings.failed[row] = Failure("copy", share, self.copy, reason, is_fitted[row])
             elif count >= self.max_strikes:
                 reason = "the client has enough strikes to be expelled, but more than half of all clients must stay"
                 findings.failed[row] = Failure("strikes", float(count), self.max_strikes, reason)
@@ -148,40 +145,45 @@ class Guard(Detector):
             by_chance = self._by_chance(others, evidence.size)
             if by_chance > MAX_CHANCE:  # too few parameters to tell content from noise
                 findings.with_content.extend(row for first in firsts for row in groups[first])
-            elif others:
-                explained = _explained_by_others(torch.cat([evidence.new[firsts], earlier])).tolist()
-                for row, share in (
-                    (row, share) for first, share in zip(firsts, explained, strict=False) for row in groups[first]
-                ):
+                continue
+            if others == 0:
+                continue
+            explained = _explained_by_others(torch.cat([evidence.new[firsts], earlier])).tolist()
+            for first, share in zip(firsts, explained, strict=False):
+                if share >= by_chance:
+                    findings.with_content.extend(groups[first])
+                for row in groups[first]:
                     findings.scores[row]["explained"] = share
-                    if share >= by_chance:
-                        findings.with_content.append(row)
-                    if others >= MIN_OTHERS:
-                        compared[row] = by_chance
+                if others >= MIN_OTHERS:
+                    compared |= dict.fromkeys(groups[first], by_chance)
         self._find_noise(evidence, findings, compared)
 
     def _find_noise(self, evidence: Evidence, findings: Findings, compared: Mapping[int, float]) -> None:
         """Find noise among the uploads that others do not explain, and replicas of clients that have never trained.
 
-        Unexplained uploads are noise if their profile is that of noise. The noise of a codec may have the profile of
-        training, so that the profile then only speaks for clients that have trained.
+        ``compared`` are the rows that were compared with enough others, with the threshold of each. Unexplained uploads
+        are noise if their profile is that of noise. The noise of a codec may have the profile of training; the profile
+        then only speaks for clients that have trained.
         """
-        profile, lossless = Profile.of(evidence, findings.with_content), evidence.given.codec.is_lossless
+        scores, lossless = findings.scores, evidence.given.codec.is_lossless
         trained = evidence.trained_after(findings.with_content)[evidence.given.uploads.clients].tolist()
-        ratios = [findings.scores[row]["explained"] / chance for row, chance in compared.items() if trained[row]]
-        if not (profile.can_tell and ratios and median_low(ratios) >= POWER):
+        unexplained = {row for row, by_chance in compared.items() if scores[row]["explained"] < by_chance}
+        replicas = {row for row in compared if not trained[row] and scores[row].get("nearest", 1.0) < self.replica}
+        ratios = [scores[row]["explained"] / by_chance for row, by_chance in compared.items() if trained[row]]
+        if not (unexplained | replicas) or not ratios or median_low(ratios) < POWER:
             return
-        for row, by_chance in compared.items():
-            score = findings.scores[row]
-            if score["explained"] < by_chance:
-                score["profile"] = profile.correlation(row)
-                if score["profile"] < profile.by_chance or not (trained[row] or lossless):
-                    reason = "the upload has nothing in common with any other"
-                    findings.failed[row] = Failure("content", score["explained"], by_chance, reason)
-                    continue
-            if not trained[row] and score.get("nearest", math.inf) < self.replica:
-                reason = "another client sent the same, and this one has never been seen to train"
-                findings.failed[row] = Failure("replica", score["nearest"], self.replica, reason)
+        profile = Profile.of(evidence, findings.with_content)
+        if not profile.can_tell:
+            return
+        for row in sorted(unexplained):
+            share, correlation = scores[row]["explained"], profile.correlation(row)
+            scores[row]["profile"] = correlation
+            if correlation < profile.by_chance or not (trained[row] or lossless):
+                reason = "the upload has nothing in common with any other"
+                findings.failed[row] = Failure("content", share, compared[row], reason)
+        for row in sorted(replicas - findings.failed.keys()):
+            reason = "another client sent the same, and this one has never been seen to train"
+            findings.failed[row] = Failure("replica", scores[row]["nearest"], self.replica, reason)
 
     def _replicas(self, evidence: Evidence, findings: Findings) -> dict[int, list[int]]:
         """Return the rows that have passed so far in groups of uploads that are the same, by the first of each group.
@@ -230,13 +232,14 @@ class Failure:
     score: float
     threshold: float
     reason: str
-    excused: bool = False
-    """Whether the upload is dropped without a strike, because an honest client might send it."""
+    is_fitted: bool = False
+    """Whether the client gets no strike, because an honest client that fits its samples sends the same."""
 
     def decision(self, client: int, *, dropped: bool, expelled: bool) -> Decision:
         """Return the decision to record."""
         action = "expelled" if expelled else "dropped" if dropped else "spared"
-        return Decision(client, action, self.test, self.score, self.threshold, self.reason)
+        fitted = "; no strike, because the client has trained and states a loss near zero" if self.is_fitted else ""
+        return Decision(client, action, self.test, self.score, self.threshold, self.reason + fitted)
 
 
 @dataclass(frozen=True)
