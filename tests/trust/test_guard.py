@@ -1,4 +1,4 @@
-"""The tests of the guard (zero, replica, content, finite), on uploads written by hand."""
+"""The tests of the guard (zero, content, finite), on uploads written by hand."""
 
 from __future__ import annotations
 
@@ -26,16 +26,6 @@ def test_short_honest_upload_is_not_zero():
     matrix = trained(8, 0)
     matrix[3] *= 1e-4
     assert failed_tests(GuardRounds(clients=8).judge(torch.zeros(D), matrix)) == {}
-
-
-def test_replicas_are_found_but_similar_uploads_are_not():
-    matrix = trained(6, 0)
-    shared = noise(D, seed=8)
-    matrix[1], matrix[4] = shared, -0.0 + shared
-    matrix[2] = matrix[0] + 1e-2 * noise(D, seed=9)
-    verdict = GuardRounds().judge(torch.zeros(D), matrix)
-    assert failed_tests(verdict) == {1: "replica", 4: "replica"}
-    assert {decision.client: decision.reason for decision in verdict.decisions}[1].endswith("client 4")
 
 
 def test_upload_too_long_to_be_judged_is_dropped():
@@ -116,13 +106,7 @@ def test_many_uploads_are_judged_in_parts():
     matrix = trained(300, 0)
     matrix[7], matrix[290] = noise(D, seed=5), noise(D, seed=6)
     matrix[150], matrix[299] = noise(D, seed=8), noise(D, seed=8)
-    matrix[20] = matrix[21] + 0.01 * matrix[21].norm() * noise(D, seed=9) / D**0.5
-    assert failed_tests(rounds.judge(torch.zeros(D), matrix)) == {
-        7: "content",
-        150: "replica",
-        290: "content",
-        299: "replica",
-    }
+    assert failed_tests(rounds.judge(torch.zeros(D), matrix)) == dict.fromkeys([7, 150, 290, 299], "content")
 
 
 def test_last_of_many_clients_is_compared_with_its_own_last_upload():

@@ -25,6 +25,8 @@ ROUNDS_KEPT = 100
 """Maximum number of starting points that are remembered."""
 ZERO = 1e-6
 """An upload counts as zero if its norm is below this fraction of the median norm of non-zero uploads."""
+SHORT = 1e-3
+"""An upload counts as short if its norm is below this fraction of the same median."""
 ZERO_LOSS = 1e-3
 """A stated loss counts as near zero if it is below this fraction of the largest one of the round."""
 INDEPENDENT = 1e-5
@@ -102,7 +104,16 @@ class Evidence:
     @property
     def is_zero(self) -> Tensor:
         """Mask of the uploads that are zero or nearly zero compared with the others."""
-        return self.norms < ZERO * self.norms[self.norms > 0].median()
+        return self.norms < ZERO * self._median_norm
+
+    @property
+    def is_short(self) -> Tensor:
+        """Mask of the uploads that are so short that rounding errors may be a large part of them."""
+        return self.norms < SHORT * self._median_norm
+
+    @property
+    def _median_norm(self) -> Tensor:
+        return self.norms[self.norms > 0].median()
 
     @property
     def has_trained(self) -> Tensor:
@@ -113,7 +124,7 @@ class Evidence:
     def is_fitted(self) -> Tensor:
         """Mask of the uploads whose clients may have nothing to learn: they have trained, and state a loss near zero.
 
-        A client that claims this wrongly is not expelled, but a zero or a copy is dropped all the same.
+        A client that claims this wrongly is not expelled, but what it sends without training is dropped all the same.
         """
         losses = self.given.uploads.training_losses
         if not len(losses):

@@ -14,8 +14,8 @@ client has received, including the method's own correction, and tests what is ne
   same samples may send the same, but they have trained before there was anything to copy.
 
 An upload that fails a test is dropped, and its client is expelled after several failures. A client that has trained
-and states a loss near zero has nothing to learn: its zeros and copies are dropped, but they do not expel it. All
-tests use sketches of vectors that the server has in any case.
+and states a loss near zero has nothing to learn: its zeros, its copies, and noise that is very short compared with
+other uploads are dropped, but they do not expel it. All tests use sketches of vectors that the server has in any case.
 
 If uploads are compressed, the codec's noise counts as new. It may exceed what is new in honest uploads, so that no
 threshold tells them from copies; the copy test is then omitted.
@@ -175,12 +175,13 @@ class Guard(Detector):
         profile = Profile.of(evidence, findings.with_content)
         if not profile.can_tell:
             return
+        is_fitted = (evidence.is_fitted & evidence.is_short).tolist()
         for row in sorted(unexplained):
             share, correlation = scores[row]["explained"], profile.correlation(row)
             scores[row]["profile"] = correlation
             if correlation < profile.by_chance or not (trained[row] or lossless):
                 reason = "the upload has nothing in common with any other"
-                findings.failed[row] = Failure("content", share, compared[row], reason)
+                findings.failed[row] = Failure("content", share, compared[row], reason, is_fitted[row])
         for row in sorted(replicas - findings.failed.keys()):
             reason = "another client sent the same, and this one has never been seen to train"
             findings.failed[row] = Failure("replica", scores[row]["nearest"], self.replica, reason)
