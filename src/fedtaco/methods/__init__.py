@@ -1,15 +1,16 @@
 """The methods and their base class."""
 
-from fedtaco.methods.adaptive_server import FedAdam as FedAdam
-from fedtaco.methods.adaptive_server import FedYogi as FedYogi
+from fedtaco.methods.adaptive_server import FedAdam as FedAdam, FedYogi as FedYogi
 from fedtaco.methods.averaged_memory import AveragedMemory as AveragedMemory
-from fedtaco.methods.base import Broadcast as Broadcast
-from fedtaco.methods.base import Expulsion as Expulsion
-from fedtaco.methods.base import LocalContext as LocalContext
-from fedtaco.methods.base import Method as Method
-from fedtaco.methods.base import NamedTensors as NamedTensors
-from fedtaco.methods.base import ServerState as ServerState
-from fedtaco.methods.base import Uploads as Uploads
+from fedtaco.methods.base import (
+    Broadcast as Broadcast,
+    Expulsion as Expulsion,
+    LocalContext as LocalContext,
+    Method as Method,
+    NamedTensors as NamedTensors,
+    ServerState as ServerState,
+    Uploads as Uploads,
+)
 from fedtaco.methods.constants import Constants as Constants
 from fedtaco.methods.cost import Cost as Cost
 from fedtaco.methods.fedacg import FedACG as FedACG
@@ -20,26 +21,21 @@ from fedtaco.methods.feddyn import FedDyn as FedDyn
 from fedtaco.methods.fedexp import FedExP as FedExP
 from fedtaco.methods.fedmos import FedMoS as FedMoS
 from fedtaco.methods.fednova import FedNova as FedNova
-from fedtaco.methods.fedprox import FedProx as FedProx
-from fedtaco.methods.fedprox import FedProxTaco as FedProxTaco
-from fedtaco.methods.foolsgold import FoolsGold as FoolsGold
-from fedtaco.methods.foolsgold import FoolsGoldOriginal as FoolsGoldOriginal
-from fedtaco.methods.mime import Mime as Mime
-from fedtaco.methods.mime import MimeLite as MimeLite
-from fedtaco.methods.momentum import FedAvgM as FedAvgM
-from fedtaco.methods.momentum import FedCM as FedCM
+from fedtaco.methods.fedprox import FedProx as FedProx, FedProxTaco as FedProxTaco
+from fedtaco.methods.foolsgold import FoolsGold as FoolsGold, FoolsGoldOriginal as FoolsGoldOriginal
+from fedtaco.methods.mime import Mime as Mime, MimeLite as MimeLite
+from fedtaco.methods.momentum import FedAvgM as FedAvgM, FedCM as FedCM
 from fedtaco.methods.ruan import Ruan as Ruan
-from fedtaco.methods.scaffold import Scaffold as Scaffold
-from fedtaco.methods.scaffold import ScaffoldTaco as ScaffoldTaco
+from fedtaco.methods.scaffold import Scaffold as Scaffold, ScaffoldTaco as ScaffoldTaco
 from fedtaco.methods.scaffold_m import ScaffoldM as ScaffoldM
-from fedtaco.methods.stem import Stem as Stem
-from fedtaco.methods.stem import StemOriginal as StemOriginal
-from fedtaco.methods.taco import Taco as Taco
-from fedtaco.methods.taco import TacoAggregation as TacoAggregation
-from fedtaco.methods.taco import TacoCorrection as TacoCorrection
-from fedtaco.methods.taco import TacoUniform as TacoUniform
-from fedtaco.methods.taco_steady import TacoSteady as TacoSteady
-from fedtaco.methods.taco_steady import TacoSteadyUniform as TacoSteadyUniform
+from fedtaco.methods.stem import Stem as Stem, StemOriginal as StemOriginal
+from fedtaco.methods.taco import (
+    Taco as Taco,
+    TacoAggregation as TacoAggregation,
+    TacoCorrection as TacoCorrection,
+    TacoUniform as TacoUniform,
+)
+from fedtaco.methods.taco_steady import TacoSteady as TacoSteady, TacoSteadyUniform as TacoSteadyUniform
 from fedtaco.methods.tailored import Tailored as Tailored
 from fedtaco.registry import Registry
 
