@@ -33,10 +33,10 @@ def trial(number: int) -> str:
         nodes.run(strategy, federation, 1, timeout=0.01)
     except RunStopped as stop:
         return f"FAILED: {method}: {stop}"
-    finite = torch.isfinite(strategy.deployment.state.server.weights).all()
+    finite = torch.isfinite(strategy.recorder.state.server.weights).all()
     if not finite:
         return f"FAILED: {method}: the model is not finite"
-    return "reply dropped" if strategy.deployment.recorder.history[0].dropped else "reply used"
+    return "reply dropped" if strategy.recorder.history[0].dropped else "reply used"
 
 
 def _spoil(reply: Message, rng: random.Random) -> list[Message]:
