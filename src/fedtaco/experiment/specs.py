@@ -13,12 +13,11 @@ from fedtaco.experiment.defaults import DEFAULTS, ExperimentDefaults
 from fedtaco.methods import METHODS, Method
 from fedtaco.models import check_model
 from fedtaco.parameters import Configurable, Domain, ParameterValue, domains
-from fedtaco.records.formatting import pluralize
 from fedtaco.settings.checks import check_setting, check_settings
 from fedtaco.settings.declarations import ExperimentConfig, declared
 from fedtaco.settings.own_task import NOTHING_OWN, OwnTask, name_of
 from fedtaco.settings.run_spec import RunSpec
-from fedtaco.trust import DETECTORS, Detector, parse_behaviour
+from fedtaco.trust import DETECTORS, Detector
 
 Parameters = Mapping[str, ParameterValue]
 ALL_METHODS = "all"
@@ -84,12 +83,6 @@ def build_spec(
         check_model(checked["model"])
     if info.partition != BY_CLIENT:
         check_partition(checked["partition"])
-    _check_freeloaders(checked)
-    if checked["fine_tune_steps"] and not checked["validation"] and not task.client_tests:
-        raise InvalidInput(
-            "fine_tune_steps has no effect without samples of each client to evaluate on; hold some out (validation), "
-            "or give some (client_tests)."
-        )
     return RunSpec.from_settings(
         METHODS.instance(method, parameters),
         checked,
@@ -225,17 +218,3 @@ def _parameter_owners(in_use: Sequence[type[Configurable]]) -> dict[str, type[Co
     """Return the class to which each parameter belongs, for all registered classes and users' own classes in use."""
     classes = (*DETECTORS.values(), *METHODS.values(), *in_use)
     return {f"{cls.name}.{name}": cls for cls in classes for name in domains(cls)}
-
-
-def _check_freeloaders(config: Mapping[str, Any]) -> None:
-    count, clients, behaviour = config["freeloaders"], config["clients"], config["behaviour"]
-    if behaviour is None:
-        return
-    if count == 0:
-        raise InvalidInput("behaviour has no effect without freeloaders; set their number (freeloaders).")
-    parsed = parse_behaviour(behaviour)
-    if count > clients:
-        raise InvalidInput(f"freeloaders is {count}, but there are only {pluralize(clients, 'client')}.")
-    rounds = config["rounds"]
-    if count == clients and all(parsed.freeloads(number, rounds) for number in range(1, rounds + 1)):
-        raise InvalidInput("Every client is a freeloader, so no client would train; leave at least one honest.")

@@ -240,7 +240,6 @@ class FedStrategy:
         )
         model = self._flatten(with_weights(self.model, initial_arrays))
         check_weights(model.module)
-        check_weights(model.module)
         exchange = Exchange(grid, timeout)
         clients = self._client_count(exchange)
         rounds = check_setting(RunSettings, "rounds", num_rounds)

@@ -1,4 +1,4 @@
-"""Which settings go together: the only place where a run is refused although each of its settings is valid."""
+"""Which settings go together. What depends on the data is checked where the data are, in ``experiment/``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from fedtaco.codecs import Codec
 from fedtaco.errors import InvalidInput
 from fedtaco.methods import Method
+from fedtaco.records.formatting import pluralize
+from fedtaco.trust import parse_behaviour
 
 if TYPE_CHECKING:
     from fedtaco.settings.run_spec import RunSpec
@@ -24,6 +26,12 @@ def check_combinations(spec: RunSpec) -> None:
     _check_optimizer(spec)
     check_compression(spec.method, spec.codec)
     _check_participation(spec)
+    _check_freeloaders(spec)
+    if settings["fine_tune_steps"] and not settings["validation"] and not spec.task.client_tests:
+        raise InvalidInput(
+            "fine_tune_steps has no effect without samples of each client to evaluate on; hold some out (validation), "
+            "or give some (client_tests)."
+        )
     if spec.detector.is_active and not spec.method.inspectable:
         raise InvalidInput(f"No detector can judge the uploads of {spec.method.name}; use none (detector 'off').")
     if not spec.work.local_work.is_full:
@@ -96,6 +104,19 @@ def _check_participation(spec: RunSpec) -> None:
         )
     if spec.work.dropout or spec.work.deadline is not None:
         raise InvalidInput(f"{method.name} needs all clients in every round; omit client_dropout and deadline.")
+
+
+def _check_freeloaders(spec: RunSpec) -> None:
+    count, clients, rounds = (spec.settings[name] for name in ("freeloaders", "clients", "rounds"))
+    if spec.settings["behaviour"] is None:
+        return
+    if count == 0:
+        raise InvalidInput("behaviour has no effect without freeloaders; set their number (freeloaders).")
+    behaviour = parse_behaviour(spec.settings["behaviour"])
+    if count > clients:
+        raise InvalidInput(f"freeloaders is {count}, but there are only {pluralize(clients, 'client')}.")
+    if count == clients and all(behaviour.freeloads(number, rounds) for number in range(1, rounds + 1)):
+        raise InvalidInput("Every client is a freeloader, so no client would train; leave at least one honest.")
 
 
 def _check_nodes(spec: RunSpec) -> None:
